@@ -1,0 +1,235 @@
+"""BayesianModule: a plain network whose weights are drawn from a posterior over one flat vector.
+
+    w ~ q,    net(x) = model(x; w)
+
+The network's code stays as it is: before each pass the slots that held its parameters are filled with views
+into the drawn vector, and emptied afterwards. An empty slot cannot be used by accident: there is no mean in it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posterity.core.errors import UsageError, unknown_name
+from posterity.core.layout import Layout, Selection, select_parameters, slots
+from posterity.core.randomness import fill_normal, fresh_seed, generator
+from posterity.likelihoods import Likelihood, Prediction
+from posterity.posteriors import MeanField, Point, Posterior, rho_of
+from posterity.priors import FlatGaussian, Gaussian
+
+DEFAULT_RHO = -10.0  # source 000
+SAMPLES_AT_A_TIME = 2**26  # weights drawn together in prediction: 256 MiB in single precision
+FEW_ROWS = 32  # below this a grouped convolution over all samples beats one convolution a sample (measured)
+
+# Modules whose code torch.vmap can run over many weight samples at a time. Others are run one by one.
+FOLDING = (
+    nn.Linear, nn.Bilinear, nn.LayerNorm, nn.Embedding, nn.Flatten, nn.Unflatten, nn.Identity, nn.Sequential,
+    nn.ModuleList, nn.ModuleDict, nn.Dropout, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh,
+    nn.Sigmoid, nn.Softplus,
+)  # fmt: skip
+CONVOLUTIONAL = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.GroupNorm)
+
+
+class BayesianModule(nn.Module):
+    """A network, the layout of its Bayesian weights, their posterior and their prior."""
+
+    posterior: Posterior
+    prior: FlatGaussian
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layout: Layout,
+        posterior: Posterior,
+        prior: FlatGaussian,
+        *,
+        likelihood: Likelihood | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """`model` is taken over: its Bayesian parameters are removed from it."""
+        super().__init__()
+        self.model = model
+        self.layout = layout
+        self.posterior = posterior
+        self.prior = prior
+        self.likelihood = likelihood
+        self.generator = generator(fresh_seed() if seed is None else seed, "weights")
+        parameters = dict(model.named_parameters())
+        self._slots = slots(model, [parameters[name] for name in layout.names])
+        self._recurrent = [m for m in model.modules() if isinstance(m, nn.RNNBase)]
+        self._folds: bool | None = None
+        self._empty()
+
+    @property
+    def num_weights(self) -> int:
+        """N, the number of Bayesian weights."""
+        return self.layout.num_weights
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """One pass with freshly drawn weights."""
+        return self.call(self.draw(), *args, **kwargs)
+
+    def draw(self, samples: int | None = None, *, sd: Tensor | None = None) -> Tensor:
+        """Weights (N,) or (`samples`, N) from the posterior, differentiable in its parameters."""
+        mean = self.posterior.mean
+        shape = (self.num_weights,) if samples is None else (samples, self.num_weights)
+        if not self.posterior.random:
+            return mean if samples is None else mean.expand(shape)
+        if self.generator.device != mean.device:
+            seed = int(torch.randint(2**62, (), generator=self.generator, device=self.generator.device).item())
+            self.generator = generator(seed, "weights", mean.device)
+        # Half-precision noise would have too few distinct values: draw in single precision, then round.
+        dtype = mean.dtype if mean.dtype.itemsize >= 4 else torch.float32
+        noise = fill_normal(torch.empty(shape, dtype=dtype, device=mean.device), self.generator)
+        return self.posterior.sample(noise.to(mean.dtype), sd)
+
+    def call(self, weights: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """One pass with the given `weights` (N,)."""
+        with self._filled(weights):
+            return self.model(*args, **kwargs)
+
+    def outputs(self, *args: Any, weights: Tensor | None = None, samples: int = 1) -> Tensor:
+        """Outputs (S, ...) for S weight samples, evaluated together where that is faster."""
+        if samples < 1:
+            raise UsageError(f"the number of weight samples must be at least 1, not {samples}")
+        if weights is None:
+            weights = self.draw() if samples == 1 else self.draw(samples)
+        if weights.dim() == 1:
+            return _tensor(self.call(weights, *args)).unsqueeze(0)
+        if len(weights) > 1 and self._evaluates_together(args):
+            try:
+                together = torch.vmap(lambda w: _tensor(self.call(w, *args)), randomness="different")
+                result: Tensor = together(weights)
+                return result
+            except RuntimeError:  # the network's own code does something vmap cannot: never try again
+                self._folds = False
+        return torch.stack([_tensor(self.call(w, *args)) for w in weights.unbind(0)])
+
+    @torch.no_grad()
+    def predict(
+        self, x: Tensor, samples: int = 32, *, batch_size: int = 1000, seed: int | None = None
+    ) -> Prediction:
+        """The predictive distribution at `x` (n, ...), with all batches under the same weight samples.
+
+        Memory: the outputs (samples, n, K), a bounded number of weight vectors, and one batch's activations.
+        With a `seed` the answer is reproducible and does not depend on what was drawn before.
+        """
+        if self.likelihood is None:
+            raise UsageError("the network has no likelihood yet: train it with fit, or give bayesian(likelihood=...)")
+        if len(x) == 0:
+            raise UsageError("cannot predict for no inputs")
+        samples = samples if self.posterior.random else 1
+        before, was_training = self.generator, self.training
+        if seed is not None:
+            self.generator = generator(seed, "prediction")
+        self.eval()
+        try:
+            outputs = self._all_outputs(x, samples, batch_size)
+        finally:
+            self.train(was_training)
+            self.generator = before if seed is not None else self.generator
+        parts = outputs.split(batch_size, dim=1)
+        return Prediction.concatenate([self.likelihood.predict(part) for part in parts])
+
+    def _all_outputs(self, x: Tensor, samples: int, batch_size: int) -> Tensor:
+        batches = x.split(batch_size)
+        together = max(1, SAMPLES_AT_A_TIME // self.num_weights) if self._evaluates_together(batches[:1]) else 1
+        rows = []
+        for start in range(0, samples, together):
+            weights = self.draw(min(together, samples - start))
+            rows.append(torch.cat([self.outputs(batch, weights=weights) for batch in batches], dim=1))
+        return torch.cat(rows)
+
+    def _evaluates_together(self, args: tuple[Any, ...]) -> bool:
+        if self._folds is None:
+            own_code = [m for m in self.model.modules() if any(True for _ in m.children())]
+            leaves = [m for m in self.model.modules() if m not in own_code]
+            self._folds = all(isinstance(m, FOLDING + CONVOLUTIONAL) for m in leaves)
+            self._convolves = any(isinstance(m, CONVOLUTIONAL) for m in leaves)
+        rows = args[0].shape[0] if args and isinstance(args[0], Tensor) and args[0].dim() else 1
+        return self._folds and (rows < FEW_ROWS or not self._convolves)
+
+    @contextmanager
+    def _filled(self, weights: Tensor) -> Iterator[None]:
+        views = self.layout.views(weights)
+        try:
+            for view, places in zip(views.values(), self._slots, strict=True):
+                for module, attribute in places:
+                    module._parameters[attribute] = view  # type: ignore[assignment]
+            self._refresh_recurrent()
+            yield
+        finally:
+            self._empty()
+
+    def _empty(self) -> None:
+        for places in self._slots:
+            for module, attribute in places:
+                module._parameters[attribute] = None
+        self._refresh_recurrent()
+
+    def _refresh_recurrent(self) -> None:
+        # Recurrent modules keep a list of their weights beside the slots.
+        for module in self._recurrent:
+            module._flat_weights = [getattr(module, n) for n in module._flat_weights_names]  # type: ignore[misc]
+
+    def extra_repr(self) -> str:
+        """One line for printing."""
+        return f"posterior={self.posterior.kind}, prior={self.prior.kind}, num_weights={self.num_weights}"
+
+
+def bayesian(
+    model: nn.Module,
+    *,
+    prior: Gaussian | None = None,
+    posterior: str = "mean_field",
+    rho: float = DEFAULT_RHO,
+    relative_sd: float | None = None,
+    select: Selection = None,
+    likelihood: Likelihood | None = None,
+    seed: int | None = None,
+) -> BayesianModule:
+    """A Bayesian network from any `nn.Module`, which is copied and left as it is.
+
+    The means start at the module's weights; the standard deviations at softplus(`rho`), or at `relative_sd`
+    times the prior's. `select` names the Bayesian weights (patterns such as "fc.*", or a predicate of name
+    and parameter); the others stay ordinary parameters. `posterior` is "mean_field" or "point".
+    """
+    model = copy.deepcopy(model)
+    layout = Layout.of(model, select)
+    with torch.no_grad():
+        mean = layout.flatten(select_parameters(model, select)).detach()
+        bound = (prior or Gaussian()).bind(layout, mean)
+        return BayesianModule(
+            model,
+            layout,
+            _posterior(posterior, mean, bound, rho, relative_sd),
+            bound,
+            likelihood=likelihood,
+            seed=seed,
+        )
+
+
+def _posterior(
+    kind: str, mean: Tensor, prior: FlatGaussian, rho: float, relative_sd: float | None
+) -> Posterior:
+    if kind == "point":
+        return Point(mean)
+    if kind != "mean_field":
+        raise unknown_name("posterior", kind, ("mean_field", "point"))
+    if relative_sd is None:
+        return MeanField(mean, torch.full_like(mean, rho))
+    if relative_sd <= 0:
+        raise UsageError(f"relative_sd must be positive, not {relative_sd}")
+    return MeanField(mean, rho_of(relative_sd * prior.sd))
+
+
+def _tensor(output: Any) -> Tensor:
+    if not isinstance(output, Tensor):
+        raise UsageError(f"the network must return one tensor, not {type(output).__name__}: wrap it in a module")
+    return output

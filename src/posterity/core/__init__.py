@@ -1,0 +1,1 @@
+"""The ground everything stands on: the flat weight vector, generators, errors."""

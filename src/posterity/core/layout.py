@@ -1,0 +1,180 @@
+"""One flat vector for all Bayesian weights of a network, and its named views.
+
+    vector (N,)  ->  {name: view of shape}          no copy, in both directions of autograd one `cat`
+
+A 4-d weight (out, in, height, width) is stored as (out, height, width, in), so that its view is already
+channels-last: convolutions then run in the format that is fastest on a CPU, with no conversion.
+A weight that is used at several places (tied, or a shared module) has one place in the vector.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from posterity.core.errors import UsageError, unknown_name
+
+Selection = str | Sequence[str] | Callable[[str, nn.Parameter], bool] | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One weight tensor's place in the vector."""
+
+    name: str
+    shape: tuple[int, ...]
+    fan_in: int
+    fan_out: int
+
+    @property
+    def size(self) -> int:
+        """How many weights it has."""
+        return prod(self.shape)
+
+    @property
+    def layer(self) -> str:
+        """Name of the module that holds it (its own name at the top level)."""
+        return self.name.rpartition(".")[0] or self.name
+
+    def view(self, part: Tensor) -> Tensor:
+        """`part` (..., size) as (..., *shape)."""
+        if len(self.shape) != 4:
+            return part.unflatten(-1, self.shape) if self.shape else part.squeeze(-1)
+        out, inputs, height, width = self.shape
+        return part.unflatten(-1, (out, height, width, inputs)).movedim(-1, -3)
+
+    def flat(self, tensor: Tensor) -> Tensor:
+        """The inverse of `view`: (..., *shape) as (..., size)."""
+        if len(self.shape) == 4:
+            tensor = tensor.movedim(-3, -1)
+        lead = tensor.shape[: tensor.dim() - len(self.shape)]
+        return tensor.reshape(*lead, self.size)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names, shapes and places of the Bayesian weights in the flat vector."""
+
+    entries: tuple[Entry, ...]
+    sizes: list[int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", [entry.size for entry in self.entries])
+
+    @property
+    def num_weights(self) -> int:
+        """N, the length of the vector."""
+        return sum(self.sizes)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the weight tensors, in the vector's order."""
+        return [entry.name for entry in self.entries]
+
+    def views(self, vector: Tensor) -> dict[str, Tensor]:
+        """Named views (..., *shape) into `vector` (..., N)."""
+        if vector.shape[-1] != self.num_weights:
+            raise UsageError(f"a vector of {vector.shape[-1]} weights does not fit a layout of {self.num_weights}")
+        parts = vector.split(self.sizes, dim=-1)
+        return {entry.name: entry.view(part) for entry, part in zip(self.entries, parts, strict=True)}
+
+    def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The vector (..., N) whose views are `tensors`."""
+        missing = [name for name in self.names if name not in tensors]
+        if missing:
+            raise UsageError(f"no weights given for {', '.join(missing)}")
+        wrong = [e for e in self.entries if tuple(tensors[e.name].shape[-len(e.shape) :] if e.shape else ()) != e.shape]
+        if wrong:
+            shape = tuple(tensors[wrong[0].name].shape)
+            raise UsageError(f"weights for {wrong[0].name} have shape {shape}; expected {wrong[0].shape}")
+        return torch.cat([entry.flat(tensors[entry.name]) for entry in self.entries], dim=-1)
+
+    def fill(self, values: Iterable[float]) -> Tensor:
+        """The vector (N,) that holds one value for each weight tensor."""
+        return torch.cat([torch.full((e.size,), v) for e, v in zip(self.entries, values, strict=True)])
+
+    def sum_by_layer(self, vector: Tensor) -> dict[str, Tensor]:
+        """Sums of `vector` (N,) over each layer (a module's weights and biases together)."""
+        sums: dict[str, Tensor] = {}
+        for entry, part in zip(self.entries, vector.split(self.sizes), strict=True):
+            sums[entry.layer] = sums.get(entry.layer, 0) + part.sum()
+        return sums
+
+    def layer_at(self, index: int) -> str:
+        """Name of the weight tensor that holds place `index` of the vector."""
+        for entry in self.entries:
+            if index < entry.size:
+                return entry.name
+            index -= entry.size
+        raise IndexError(index)
+
+    @classmethod
+    def of(cls, model: nn.Module, select: Selection = None) -> Layout:
+        """Layout of the weights of `model` that `select` names: patterns, a predicate, or all trainable ones."""
+        chosen = select_parameters(model, select)
+        fans = _fans(model)
+        return cls(tuple(Entry(n, tuple(p.shape), *fans[id(p)]) for n, p in chosen.items()))
+
+
+def select_parameters(model: nn.Module, select: Selection = None) -> dict[str, nn.Parameter]:
+    """The parameters that `select` names, each once, checked to fit in one vector."""
+    known = dict(model.named_parameters())
+    if any(isinstance(p, nn.UninitializedParameter) for p in known.values()):
+        raise UsageError("the network has lazy layers: run one batch through it before making it Bayesian")
+    if select is None:
+        chosen = {n: p for n, p in known.items() if p.requires_grad}
+    elif callable(select):
+        chosen = {n: p for n, p in known.items() if select(n, p)}
+    else:
+        patterns = [select] if isinstance(select, str) else list(select)
+        for pattern in patterns:
+            if not fnmatch.filter(known, pattern):
+                raise unknown_name("weight pattern", pattern, known)
+        chosen = {n: p for n, p in known.items() if any(fnmatch.fnmatchcase(n, s) for s in patterns)}
+    if not chosen:
+        raise UsageError(f"no weight was selected to be Bayesian; the network has: {', '.join(known) or 'none'}")
+    kinds = {(p.dtype, p.device) for p in chosen.values()}
+    if len(kinds) > 1 or not next(iter(kinds))[0].is_floating_point:
+        raise UsageError(f"Bayesian weights must share one real floating dtype and one device; found {kinds}")
+    return chosen
+
+
+def slots(model: nn.Module, parameters: Iterable[nn.Parameter]) -> list[list[tuple[nn.Module, str]]]:
+    """For each parameter every (module, attribute) that holds it."""
+    places: dict[int, list[tuple[nn.Module, str]]] = {}
+    for module in model.modules():
+        for attribute, parameter in module._parameters.items():
+            places.setdefault(id(parameter), []).append((module, attribute))
+    return [places[id(p)] for p in parameters]
+
+
+def _fans(model: nn.Module) -> dict[int, tuple[int, int]]:
+    """(n_in, n_out) of every parameter; a bias has its layer's, a scale or a shift of a norm has 1."""
+    fans: dict[int, tuple[int, int]] = {}
+    for module in model.modules():
+        own = {n: p for n, p in module._parameters.items() if p is not None}
+        for name, parameter in own.items():
+            weight = own.get(name.replace("bias", "weight"), parameter)
+            fans.setdefault(id(parameter), _fan(module, weight))
+    return fans
+
+
+def _fan(module: nn.Module, weight: Tensor) -> tuple[int, int]:
+    if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+        return 1, weight.shape[-1]  # a look-up is a linear map of a one-hot input: one weight reaches each output
+    if weight.dim() < 2:
+        return 1, 1
+    if isinstance(module, nn.MultiheadAttention) and weight.dim() == 3:
+        return weight.shape[-1], weight.shape[-1]  # bias_k, bias_v: (1, 1, embedding)
+    field = prod(weight.shape[2:])
+    groups = getattr(module, "groups", 1)
+    if getattr(module, "transposed", False):  # stored as (in, out / groups, ...)
+        return weight.shape[0] // groups * field, weight.shape[1] * field
+    return weight.shape[1] * field, weight.shape[0] // groups * field
+
+

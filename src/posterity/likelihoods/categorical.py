@@ -1,0 +1,79 @@
+"""Categorical: one of K classes, from K logits; and Bernoulli: yes or no, from one.
+
+    log P(y = k | z) = z_k - logsumexp(z)
+    log P(y | z)     = y log sigmoid(z) + (1 - y) log sigmoid(-z)
+
+    total entropy H[mean_s p_s] = aleatoric mean_s H[p_s] + epistemic I[y; w]      (both >= 0, in nats)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from posterity.core.errors import UsageError
+from posterity.likelihoods.likelihood import Likelihood, Prediction
+
+
+def entropy(probs: Tensor) -> Tensor:
+    """-sum p log p over the last axis, in nats, with 0 log 0 = 0."""
+    return -torch.xlogy(probs, probs).sum(-1)
+
+
+def predict_classes(probs: Tensor) -> Prediction:
+    """The predictive of class probabilities (S, n, K)."""
+    mean = probs.mean(0)
+    aleatoric = entropy(probs).mean(0)
+    # Mutual information is not negative; rounding can make the difference so.
+    epistemic = (entropy(mean) - aleatoric).clamp_min(0)
+    return Prediction(mean, aleatoric, epistemic, probs, confidence=mean.amax(-1))
+
+
+class Categorical(Likelihood):
+    """One of K classes, from K logits."""
+
+    kind = "categorical"
+
+    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """(S, n) for logits (S, n, K) and labels (n,)."""
+        if y.dim() != 1 or outputs.shape[1] != y.shape[0]:
+            raise UsageError(
+                f"categorical targets must be labels of shape ({outputs.shape[1]},), not {tuple(y.shape)}"
+            )
+        labels = y.expand(outputs.shape[0], -1)
+        flat = F.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none")
+        return -flat.view_as(labels)
+
+    def predict(self, outputs: Tensor) -> Prediction:
+        """Class probabilities and their uncertainty."""
+        return predict_classes(outputs.softmax(-1))
+
+    def num_outputs(self, num_targets: int) -> int:
+        """One logit a class."""
+        return num_targets
+
+
+class Bernoulli(Likelihood):
+    """Yes or no, from one logit; predictions have the two columns (no, yes)."""
+
+    kind = "bernoulli"
+
+    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """(S, n) for logits (S, n, 1) and targets 0 or 1 (n,)."""
+        if outputs.shape[-1] != 1 or y.dim() != 1 or outputs.shape[1] != y.shape[0]:
+            raise UsageError(
+                f"a Bernoulli likelihood takes one logit and targets (n,), not outputs "
+                f"{tuple(outputs.shape[1:])} and targets {tuple(y.shape)}"
+            )
+        logits = outputs.squeeze(-1)
+        targets = y.to(logits.dtype).expand_as(logits)
+        return -F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+
+    def predict(self, outputs: Tensor) -> Prediction:
+        """Probabilities (n, 2) of no and yes, and their uncertainty."""
+        return predict_classes(torch.cat([torch.sigmoid(-outputs), torch.sigmoid(outputs)], -1))
+
+    def num_outputs(self, num_targets: int) -> int:
+        """Always one."""
+        return 1

@@ -1,0 +1,73 @@
+"""Gaussian observations with fixed, learnt or input-dependent noise.
+
+    log P(y | z) = -sum_j [ (y_j - z_j)^2 / (2 s_j^2) + log s_j + log(2 pi) / 2 ]
+
+    fixed    s is given
+    learnt   s = softplus(rho), one for each target, trained with the network
+    input    the network gives 2k outputs: k means, then k numbers r, s = softplus(r) + MIN_SD
+
+Variance of the predictive = aleatoric mean_s s^2 + epistemic Var_s[z].
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from posterity.core.errors import UsageError
+from posterity.likelihoods.likelihood import Likelihood, Prediction
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+MIN_SD = 1e-3  # keeps input-dependent noise from collapsing onto single training points
+
+
+class GaussianNoise(Likelihood):
+    """Targets (n, k) with Gaussian noise: a number (its sd), "learnt" or "input"."""
+
+    kind = "gaussian"
+
+    def __init__(self, noise: float | str = "learnt", *, num_targets: int = 1) -> None:
+        super().__init__()
+        if isinstance(noise, str) and noise not in ("learnt", "input"):
+            raise UsageError(f"noise is a positive number, 'learnt' or 'input', not '{noise}'")
+        if not isinstance(noise, str) and not (math.isfinite(noise) and noise > 0):
+            raise UsageError(f"the noise's sd must be positive, not {noise}")
+        self.noise = noise
+        self.num_targets = num_targets
+        if noise == "learnt":
+            self.rho = nn.Parameter(torch.zeros(num_targets))
+
+    def moments(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and noise sds (S, n, k) that `outputs` stand for."""
+        if self.noise == "input":
+            mean, raw = outputs.chunk(2, dim=-1)
+            return mean, F.softplus(raw) + MIN_SD
+        if self.noise == "learnt":
+            return outputs, F.softplus(self.rho).expand_as(outputs)
+        return outputs, outputs.new_tensor(self.noise).expand_as(outputs)
+
+    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """(S, n) for outputs (S, n, k or 2k) and targets (n, k)."""
+        mean, sd = self.moments(outputs)
+        if mean.shape[1:] != y.shape:
+            raise UsageError(f"Gaussian targets must have shape {tuple(mean.shape[1:])}, not {tuple(y.shape)}")
+        return -(0.5 * ((y - mean) / sd).square() + sd.log() + HALF_LOG_2PI).sum(-1)
+
+    def predict(self, outputs: Tensor) -> Prediction:
+        """Mean and variances by source."""
+        mean, sd = self.moments(outputs)
+        variance = sd.square()
+        epistemic = mean.var(0, correction=0)
+        return Prediction(mean.mean(0), variance.mean(0), epistemic, mean, noise=variance.contiguous())
+
+    def num_outputs(self, num_targets: int) -> int:
+        """A mean for each target, and with input-dependent noise a scale for each."""
+        return 2 * num_targets if self.noise == "input" else num_targets
+
+    def options(self) -> dict[str, Any]:
+        """The noise and the number of targets."""
+        return {"noise": self.noise, "num_targets": self.num_targets}

@@ -1,0 +1,28 @@
+"""How an epoch's KL is shared among its batches.
+
+    pi_i = lam^i / sum_{k=1..M} lam^k,   i = 1..M;      lam = 0 means pi_i = 0 (frequentist training)
+
+The loss of batch i has the factor M pi_i on its KL: 1 for lam = 1, and 1 on average over the epoch for any other lam > 0.
+Evaluated as softmax(i log lam), which subtracts the largest exponent: lam^k itself overflows for large M.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from posterity.core.errors import UsageError
+
+
+def kl_weights(num_batches: int, lam: float = 1.0) -> Tensor:
+    """The factors M pi_i (M,) in double precision; they sum to M (to 0 for lam = 0)."""
+    if num_batches < 1:
+        raise UsageError(f"an epoch must have at least one batch, not {num_batches}")
+    if not (math.isfinite(lam) and lam >= 0):
+        raise UsageError(f"lam must be a number of at least 0, not {lam}")
+    if lam == 0:
+        return torch.zeros(num_batches, dtype=torch.float64)
+    exponents = torch.arange(1, num_batches + 1, dtype=torch.float64) * math.log(lam)
+    return num_batches * exponents.softmax(0)

@@ -1,0 +1,49 @@
+"""What every posterior over the flat weight vector offers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+
+class Posterior(nn.Module, ABC):
+    """A distribution q over the flat weight vector (N,)."""
+
+    kind: ClassVar[str]
+    random: ClassVar[bool] = True
+    mean: nn.Parameter
+
+    @property
+    def num_weights(self) -> int:
+        """N."""
+        return self.mean.numel()
+
+    @property
+    @abstractmethod
+    def sd(self) -> Tensor:
+        """Standard deviation of each weight (N,)."""
+
+    @abstractmethod
+    def sample(self, noise: Tensor, sd: Tensor | None = None) -> Tensor:
+        """Weights (S, N) for standard normal `noise` (S, N), differentiable in q's parameters.
+
+        A caller that has computed `self.sd` already passes it on, so that it is computed once a step.
+        """
+
+    @abstractmethod
+    def log_density(self, weights: Tensor) -> Tensor:
+        """log q(w) (S,) for `weights` (S, N)."""
+
+    @abstractmethod
+    def entropy(self) -> Tensor:
+        """-E_q log q(w), in nats."""
+
+    def variance(self) -> Tensor:
+        """The covariance's diagonal (N,)."""
+        return self.sd.square()
+
+    @abstractmethod
+    def groups(self) -> dict[str, list[nn.Parameter]]:
+        """Its parameters by what they are: `mean`, and `sd` where there is one."""

@@ -1,0 +1,44 @@
+"""Prior standard deviations by rule, from a layer's numbers of inputs and outputs.
+
+    kaiming: sqrt(2 / ((1 + a^2) n_in))       a = 0 for plain ReLU (source 000's eq. 2.3.2, corrected)
+    xavier:  sqrt(2 / (n_in + n_out))
+    glorot:  sqrt(1 / n_in)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from posterity.core.errors import UsageError, unknown_name
+from posterity.core.layout import Layout
+
+RULES: dict[str, Callable[[int, int], float]] = {
+    "kaiming": lambda n_in, n_out: math.sqrt(2 / n_in),
+    "xavier": lambda n_in, n_out: math.sqrt(2 / (n_in + n_out)),
+    "glorot": lambda n_in, n_out: math.sqrt(1 / n_in),
+}
+
+
+def kaiming(negative_slope: float = 0.0) -> Callable[[int, int], float]:
+    """Kaiming's rule for a leaky ReLU with slope a."""
+    return lambda n_in, n_out: math.sqrt(2 / ((1 + negative_slope**2) * n_in))
+
+
+def scale_rule(scale: float | str | Callable[[int, int], float]) -> Callable[[int, int], float]:
+    """The function (n_in, n_out) -> sd that a number, a rule's name or a function stands for."""
+    if callable(scale):
+        return scale
+    if isinstance(scale, str):
+        if scale not in RULES:
+            raise unknown_name("prior scale", scale, RULES)
+        return RULES[scale]
+    if not (math.isfinite(scale) and scale > 0):
+        raise UsageError(f"a prior's scale must be a positive number, not {scale}")
+    return lambda n_in, n_out: float(scale)
+
+
+def scales_by_entry(scale: float | str | Callable[[int, int], float], layout: Layout) -> list[float]:
+    """The prior sd of each weight tensor."""
+    rule = scale_rule(scale)
+    return [rule(entry.fan_in, entry.fan_out) for entry in layout.entries]
