@@ -75,19 +75,23 @@ class BayesianModule(nn.Module):
         """One pass with freshly drawn weights."""
         return self.call(self.draw(), *args, **kwargs)
 
-    def draw(self, samples: int | None = None, *, sd: Tensor | None = None) -> Tensor:
+    def draw(self, samples: int | None = None) -> Tensor:
         """Weights (N,) or (`samples`, N) from the posterior, differentiable in its parameters."""
         mean = self.posterior.mean
-        shape = (self.num_weights,) if samples is None else (samples, self.num_weights)
         if not self.posterior.random:
-            return mean if samples is None else mean.expand(shape)
+            return mean if samples is None else mean.expand(samples, -1)
+        return self.posterior.sample(self.noise(samples))
+
+    def noise(self, samples: int | None = None) -> Tensor:
+        """Standard normal noise (N,) or (`samples`, N) from the network's own generator."""
+        mean = self.posterior.mean
         if self.generator.device != mean.device:
             seed = int(torch.randint(2**62, (), generator=self.generator, device=self.generator.device).item())
             self.generator = generator(seed, "weights", mean.device)
         # Half-precision noise would have too few distinct values: draw in single precision, then round.
         dtype = mean.dtype if mean.dtype.itemsize >= 4 else torch.float32
-        noise = fill_normal(torch.empty(shape, dtype=dtype, device=mean.device), self.generator)
-        return self.posterior.sample(noise.to(mean.dtype), sd)
+        shape = (self.num_weights,) if samples is None else (samples, self.num_weights)
+        return fill_normal(torch.empty(shape, dtype=dtype, device=mean.device), self.generator).to(mean.dtype)
 
     def call(self, weights: Tensor, *args: Any, **kwargs: Any) -> Any:
         """One pass with the given `weights` (N,)."""

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
-from posterity.core.layout import Layout
 from posterity.likelihoods import Likelihood
-from posterity.objectives.divergence import Divergence, kl_divergence
+from posterity.objectives.divergence import kl_by_weight
+from posterity.objectives.draw import draw_with_kl
 
 
 @dataclass(frozen=True)
@@ -31,21 +31,20 @@ class Loss:
 
     total: Tensor
     nll: Tensor
-    divergence: Divergence
+    kl: Tensor
     temperature: float
     kl_weight: float
     outputs: Tensor
-    layout: Layout
+    net: BayesianModule
+    version: int
 
     @property
-    def kl(self) -> Tensor:
-        """KL(q || prior), summed over all weights, in nats."""
-        return self.divergence.value
-
-    @cached_property
     def kl_by_layer(self) -> dict[str, Tensor]:
-        """The KL of each layer; computed when asked for, from the values at the time of the loss."""
-        return self.divergence.by_layer(self.layout)
+        """The KL of each layer; computed when asked for, which must be before the weights change."""
+        if self.net.posterior.mean._version != self.version:
+            raise UsageError("kl_by_layer must be read before the optimiser's step changes the weights")
+        with torch.no_grad():
+            return self.net.layout.sum_by_layer(kl_by_weight(self.net.posterior, self.net.prior))
 
     def backward(self) -> None:
         """Accumulate the gradient of `total`."""
@@ -72,11 +71,11 @@ def negative_elbo(
         raise UsageError(f"num_data is the size of the training set, not {num_data}")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise UsageError(f"the temperature must be a number of at least 0, not {temperature}")
-    sd = net.posterior.sd if net.posterior.random else None
-    weights = net.draw(sd=sd) if samples == 1 else net.draw(samples, sd=sd)
+    if samples < 1:
+        raise UsageError(f"the number of weight samples must be at least 1, not {samples}")
+    weights, kl = draw_with_kl(net, samples)
     outputs = net.outputs(x, weights=weights)
     nll = likelihood.nll(outputs, y)
-    divergence = kl_divergence(net.posterior, net.prior, sd=sd)
     factor = temperature * kl_weight / num_data
-    total = nll + factor * divergence.value if factor else nll
-    return Loss(total, nll, divergence, temperature, kl_weight, outputs, net.layout)
+    total = nll + factor * kl if factor else nll
+    return Loss(total, nll, kl, temperature, kl_weight, outputs, net, net.posterior.mean._version)

@@ -38,9 +38,9 @@ class MeanField(Posterior):
         """softplus(rho) (N,)."""
         return F.softplus(self.rho)
 
-    def sample(self, noise: Tensor, sd: Tensor | None = None) -> Tensor:
+    def sample(self, noise: Tensor) -> Tensor:
         """mean + sd * noise (S, N)."""
-        return torch.addcmul(self.mean, self.sd if sd is None else sd, noise)
+        return torch.addcmul(self.mean, self.sd, noise)
 
     def log_density(self, weights: Tensor) -> Tensor:
         """log q(w) (S,)."""

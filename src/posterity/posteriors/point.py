@@ -29,7 +29,7 @@ class Point(Posterior):
         """Zeros (N,)."""
         return torch.zeros_like(self.mean)
 
-    def sample(self, noise: Tensor, sd: Tensor | None = None) -> Tensor:
+    def sample(self, noise: Tensor) -> Tensor:
         """The same weights (S, N), whatever the noise."""
         return self.mean.expand(noise.shape[0], -1)
 

@@ -26,11 +26,8 @@ class Posterior(nn.Module, ABC):
         """Standard deviation of each weight (N,)."""
 
     @abstractmethod
-    def sample(self, noise: Tensor, sd: Tensor | None = None) -> Tensor:
-        """Weights (S, N) for standard normal `noise` (S, N), differentiable in q's parameters.
-
-        A caller that has computed `self.sd` already passes it on, so that it is computed once a step.
-        """
+    def sample(self, noise: Tensor) -> Tensor:
+        """Weights (S, N) for standard normal `noise` (S, N), differentiable in q's parameters."""
 
     @abstractmethod
     def log_density(self, weights: Tensor) -> Tensor:

@@ -1,0 +1,136 @@
+"""What makes data usable: each check says which row or value is at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from posterity.core.errors import DataError
+
+_CHUNK_VALUES = 1 << 22  # values looked at together, so that checks and statistics need little memory
+
+
+def chunks(values: Tensor) -> Iterator[Tensor]:
+    """Consecutive rows of `values`, a bounded number of values at a time."""
+    width = max(1, values[:1].numel())
+    step = max(1, _CHUNK_VALUES // width)
+    return (values[start : start + step] for start in range(0, len(values), step))
+
+
+def numeric(values: ArrayLike | Tensor, what: str) -> NDArray[np.generic]:
+    """`values` as a numpy array of numbers with at least one dimension."""
+    try:
+        array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{what} are not a regular array of numbers: {error}") from error
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{what} are of type {array.dtype}; give numbers (real or integer).")
+    if array.ndim == 0:
+        raise DataError(f"{what} are the single number {array}; give an array with one row per example.")
+    return array
+
+
+def as_floats(values: ArrayLike | Tensor, what: str) -> Tensor:
+    """`values` as a float32 tensor."""
+    array = numeric(values, what)
+    with np.errstate(over="ignore"):  # beyond float32's range is infinite, which check_finite reports
+        floats = np.ascontiguousarray(array, dtype=np.float32)
+    # A tensor over read-only memory would let an in-place operation write where it must not.
+    return torch.from_numpy(floats if floats.flags.writeable else floats.copy())
+
+
+def as_labels(values: ArrayLike | Tensor, what: str) -> Tensor:
+    """`values` as an int64 tensor."""
+    array = numeric(values, what)
+    if array.dtype.kind not in "biu":
+        raise DataError(f"{what} are {array.dtype}, not integers; convert them with astype(int).")
+    return torch.from_numpy(np.array(array, dtype=np.int64))
+
+
+def count_classes(labels: Tensor, what: str) -> int:
+    """K of labels 0..K-1; refuses integers that look like quantities."""
+    count = int(labels.max()) + 1 if len(labels) else 0
+    if count > max(2, len(labels)):
+        raise DataError(
+            f"{what}: integer targets up to {count - 1} in {len(labels)} rows would mean {count} classes; "
+            "number the classes from 0, give num_classes, or give task='regression' if they are quantities."
+        )
+    return max(count, 2)
+
+
+def check_inputs(x: Tensor, what: str) -> None:
+    """Inputs: floating, (n, ...) with n > 0, finite."""
+    if not x.is_floating_point():
+        raise DataError(f"{what}: inputs are {x.dtype}; expected floating point, convert them with .float().")
+    if x.ndim < 2:
+        raise DataError(
+            f"{what}: inputs have shape {tuple(x.shape)}; expected (rows, features) or (rows, channels, ...)."
+        )
+    if x.numel() == 0:
+        raise DataError(f"{what}: no data, inputs have shape {tuple(x.shape)}; give at least one row.")
+    check_finite(x, f"{what}: inputs")
+
+
+def check_targets(y: Tensor, task: str, num_classes: int, what: str) -> None:
+    """Targets: type, shape and range that `task` asks for."""
+    if task == "classification":
+        _check_labels(y, num_classes, what)
+    elif task == "binary":
+        _check_binary(y, what)
+    else:
+        if not y.is_floating_point() or y.ndim != 2 or y.shape[1] == 0:
+            raise DataError(
+                f"{what}: regression targets are {y.dtype} of shape {tuple(y.shape)}; "
+                "expected floating point of shape (rows, columns)."
+            )
+        check_finite(y, f"{what}: targets")
+
+
+def check_finite(values: Tensor, what: str) -> None:
+    """No NaN and no infinity; otherwise says in how many rows, and in which first."""
+    bad, first, seen = 0, -1, 0
+    for chunk in chunks(values):
+        seen += len(chunk)
+        if chunk.sum().isfinite():  # several times quicker than looking at each value
+            continue
+        faulty = ~chunk.isfinite().flatten(1).all(dim=1) if chunk.ndim > 1 else ~chunk.isfinite()
+        if faulty.any():
+            first = seen - len(chunk) + int(faulty.nonzero()[0]) if first < 0 else first
+            bad += int(faulty.sum())
+    if bad:
+        raise DataError(
+            f"{what} are NaN or infinite (as {values.dtype}) in {bad} of {len(values)} rows, "
+            f"first in row {first}; remove these rows or fill the gaps."
+        )
+
+
+def _check_labels(y: Tensor, num_classes: int, what: str) -> None:
+    if y.dtype != torch.int64 or y.ndim != 1:
+        raise DataError(
+            f"{what}: labels are {y.dtype} of shape {tuple(y.shape)}; expected torch.int64 of shape (rows,)."
+        )
+    if num_classes < 2:
+        raise DataError(f"{what}: num_classes is {num_classes}; classification needs at least 2.")
+    outside = ((y < 0) | (y >= num_classes)).nonzero()
+    if len(outside):
+        row = int(outside[0])
+        raise DataError(
+            f"{what}: label {int(y[row])} in row {row} is outside 0..{num_classes - 1}; "
+            "number the classes from 0, or give a larger num_classes."
+        )
+
+
+def _check_binary(y: Tensor, what: str) -> None:
+    if not y.is_floating_point() or y.ndim != 1:
+        raise DataError(
+            f"{what}: binary targets are {y.dtype} of shape {tuple(y.shape)}; "
+            "expected floating point of shape (rows,)."
+        )
+    outside = ((y != 0) & (y != 1)).nonzero()
+    if len(outside):
+        row = int(outside[0])
+        raise DataError(f"{what}: binary target {float(y[row])} in row {row} is neither 0 nor 1.")
