@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from posterity.core.errors import UsageError, unknown_name
 from posterity.core.layout import Layout, Selection, select_parameters, slots
-from posterity.core.randomness import fill_normal, fresh_seed, generator
+from posterity.core.randomness import NoiseSource, fresh_seed
 from posterity.likelihoods import Likelihood, Prediction
 from posterity.posteriors import MeanField, Point, Posterior, rho_of
 from posterity.priors import FlatGaussian, Gaussian
@@ -59,7 +59,7 @@ class BayesianModule(nn.Module):
         self.posterior = posterior
         self.prior = prior
         self.likelihood = likelihood
-        self.generator = generator(fresh_seed() if seed is None else seed, "weights")
+        self.noise_source = NoiseSource(fresh_seed() if seed is None else seed)
         parameters = dict(model.named_parameters())
         self._slots = slots(model, [parameters[name] for name in layout.names])
         self._recurrent = [m for m in model.modules() if isinstance(m, nn.RNNBase)]
@@ -84,14 +84,8 @@ class BayesianModule(nn.Module):
 
     def noise(self, samples: int | None = None) -> Tensor:
         """Standard normal noise (N,) or (`samples`, N) from the network's own generator."""
-        mean = self.posterior.mean
-        if self.generator.device != mean.device:
-            seed = int(torch.randint(2**62, (), generator=self.generator, device=self.generator.device).item())
-            self.generator = generator(seed, "weights", mean.device)
-        # Half-precision noise would have too few distinct values: draw in single precision, then round.
-        dtype = mean.dtype if mean.dtype.itemsize >= 4 else torch.float32
         shape = (self.num_weights,) if samples is None else (samples, self.num_weights)
-        return fill_normal(torch.empty(shape, dtype=dtype, device=mean.device), self.generator).to(mean.dtype)
+        return self.noise_source.normal(shape, self.posterior.mean)
 
     def call(self, weights: Tensor, *args: Any, **kwargs: Any) -> Any:
         """One pass with the given `weights` (N,)."""
@@ -129,15 +123,15 @@ class BayesianModule(nn.Module):
         if len(x) == 0:
             raise UsageError("cannot predict for no inputs")
         samples = samples if self.posterior.random else 1
-        before, was_training = self.generator, self.training
+        source, was_training = self.noise_source, self.training
         if seed is not None:
-            self.generator = generator(seed, "prediction")
+            self.noise_source = NoiseSource(seed)
         self.eval()
         try:
             outputs = self._all_outputs(x, samples, batch_size)
         finally:
             self.train(was_training)
-            self.generator = before if seed is not None else self.generator
+            self.noise_source = source
         parts = outputs.split(batch_size, dim=1)
         return Prediction.concatenate([self.likelihood.predict(part) for part in parts])
 

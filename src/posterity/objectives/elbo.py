@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -27,28 +28,55 @@ from posterity.objectives.draw import draw_with_kl
 
 @dataclass(frozen=True)
 class Loss:
-    """The negative ELBO and what it is made of."""
+    """The negative ELBO and what it is made of.
 
-    total: Tensor
+    The KL's value is computed when it is first read (`kl`, `total`, `kl_by_layer`), which must be before the
+    weights change; `backward` does not need it.
+    """
+
     nll: Tensor
-    kl: Tensor
     temperature: float
     kl_weight: float
+    num_data: int
     outputs: Tensor
     net: BayesianModule
+    kl_handle: Tensor
     version: int
 
-    @property
-    def kl_by_layer(self) -> dict[str, Tensor]:
-        """The KL of each layer; computed when asked for, which must be before the weights change."""
+    @cached_property
+    def kl_by_weight(self) -> Tensor:
+        """Each weight's share (N,) of the KL, detached."""
         if self.net.posterior.mean._version != self.version:
-            raise UsageError("kl_by_layer must be read before the optimiser's step changes the weights")
+            raise UsageError(
+                "the KL of a loss must be read (kl, total, item or kl_by_layer) before the optimiser's step "
+                "changes the weights: read it before, or call kl_divergence for the present one"
+            )
         with torch.no_grad():
-            return self.net.layout.sum_by_layer(kl_by_weight(self.net.posterior, self.net.prior))
+            return kl_by_weight(self.net.posterior, self.net.prior)
+
+    @cached_property
+    def kl(self) -> Tensor:
+        """KL(q || prior), summed over all weights, in nats; differentiable."""
+        return self.kl_by_weight.sum() + self.kl_handle
+
+    @cached_property
+    def kl_by_layer(self) -> dict[str, Tensor]:
+        """The KL of each layer."""
+        return self.net.layout.sum_by_layer(self.kl_by_weight)
+
+    @property
+    def kl_factor(self) -> float:
+        """What the KL is multiplied with."""
+        return self.temperature * self.kl_weight / self.num_data
+
+    @cached_property
+    def total(self) -> Tensor:
+        """nll + temperature * kl_weight * kl / num_data; differentiable."""
+        return self.nll + self.kl_factor * self.kl
 
     def backward(self) -> None:
         """Accumulate the gradient of `total`."""
-        self.total.backward()
+        (self.nll + self.kl_factor * self.kl_handle).backward()  # type: ignore[no-untyped-call]
 
     def item(self) -> float:
         """`total` as a number."""
@@ -73,9 +101,8 @@ def negative_elbo(
         raise UsageError(f"the temperature must be a number of at least 0, not {temperature}")
     if samples < 1:
         raise UsageError(f"the number of weight samples must be at least 1, not {samples}")
-    weights, kl = draw_with_kl(net, samples)
+    weights, kl_handle = draw_with_kl(net, samples)
     outputs = net.outputs(x, weights=weights)
     nll = likelihood.nll(outputs, y)
-    factor = temperature * kl_weight / num_data
-    total = nll + factor * kl if factor else nll
-    return Loss(total, nll, kl, temperature, kl_weight, outputs, net, net.posterior.mean._version)
+    version = net.posterior.mean._version
+    return Loss(nll, temperature, kl_weight, num_data, outputs, net, kl_handle, version)

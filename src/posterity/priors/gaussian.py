@@ -35,29 +35,43 @@ class Gaussian:
         if isinstance(self.mean, str):
             if self.mean != "pretrained":
                 raise UsageError(f"a prior's mean is a number, 'pretrained' or weights by name, not '{self.mean}'")
-            mean = weights.detach().clone()
-        elif isinstance(self.mean, Mapping):
-            mean = layout.flatten(self.mean).to(weights)
-        else:
-            mean = weights.new_full((1,), float(self.mean))
-        return FlatGaussian(mean, sd)
+            return FlatGaussian(sd, weights.detach().clone())
+        if isinstance(self.mean, Mapping):
+            return FlatGaussian(sd, layout.flatten(self.mean).to(weights))
+        return FlatGaussian(sd, torch.full_like(weights, self.mean) if self.mean else None)
 
 
 class FlatGaussian(nn.Module):
-    """Independent Gaussians over the flat vector: `mean` (N,) or (1,), `sd` (N,). Both are saved."""
+    """Independent Gaussians over the flat vector: sd (N,) and mean (N,), or zero mean with none stored.
+
+    Kept as precision 1 / sd^2 and half the sum of its logarithm, which is what the KL and its gradient use.
+    """
 
     kind = "gaussian"
-    mean: Tensor
-    sd: Tensor
+    centre: Tensor | None
+    precision: Tensor
+    half_log_precision: Tensor
 
-    def __init__(self, mean: Tensor, sd: Tensor) -> None:
+    def __init__(self, sd: Tensor, mean: Tensor | None = None) -> None:
         super().__init__()
-        self.register_buffer("mean", mean)
-        self.register_buffer("sd", sd)
+        self.register_buffer("centre", mean)
+        self.register_buffer("precision", sd.square().reciprocal())
+        self.register_buffer("half_log_precision", -sd.double().log().sum().to(sd))
+
+    @property
+    def mean(self) -> Tensor:
+        """(N,), or (1,) where it is zero for all."""
+        return self.precision.new_zeros(1) if self.centre is None else self.centre
+
+    @property
+    def sd(self) -> Tensor:
+        """(N,)."""
+        return self.precision.rsqrt()
 
     def log_density_by_weight(self, weights: Tensor) -> Tensor:
         """Each weight's share (..., N) of log prior(w)."""
-        return -(0.5 * ((weights - self.mean) / self.sd).square() + self.sd.log() + HALF_LOG_2PI)
+        square = (weights - self.mean).square() * self.precision
+        return 0.5 * (self.precision.log() - square) - HALF_LOG_2PI
 
     def log_density(self, weights: Tensor) -> Tensor:
         """log prior(w) (...,) for `weights` (..., N)."""
