@@ -1,0 +1,43 @@
+"""Bayesian neural networks by variational inference.
+
+    net = posterity.bayesian(model)             any nn.Module
+    posterity.fit(net, (x, y), epochs=20)
+    net.predict(x).epistemic
+"""
+
+from posterity.bayesian import BayesianModule, bayesian
+from posterity.core.errors import PosterityError, UsageError
+from posterity.data import Dataset, Standardisation
+from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Prediction
+from posterity.objectives import Loss, kl_divergence, kl_weights, negative_elbo
+from posterity.posteriors import MeanField, Point
+from posterity.priors import Gaussian
+from posterity.saving import load, save
+from posterity.training import Callback, FitResult, fit
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BayesianModule",
+    "Bernoulli",
+    "Callback",
+    "Categorical",
+    "Dataset",
+    "FitResult",
+    "Gaussian",
+    "GaussianNoise",
+    "Loss",
+    "MeanField",
+    "Point",
+    "PosterityError",
+    "Prediction",
+    "Standardisation",
+    "UsageError",
+    "bayesian",
+    "fit",
+    "kl_divergence",
+    "kl_weights",
+    "load",
+    "negative_elbo",
+    "save",
+]

@@ -1,0 +1,34 @@
+"""Hooks into the loop. A callback may look at everything, and stop the training with `training.stop(reason)`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from posterity.objectives import Loss
+from posterity.training.history import Record
+
+if TYPE_CHECKING:
+    from posterity.training.loop import Training
+
+
+class Callback:
+    """Does nothing at each of the loop's moments; override what you need."""
+
+    def on_start(self, training: Training) -> None:
+        """Before the first step (of a new or a resumed training)."""
+
+    def on_step(self, training: Training, loss: Loss) -> None:
+        """After the gradient is known and before the optimiser's step."""
+
+    def on_epoch(self, training: Training, record: Record) -> None:
+        """After an epoch, with its record, which is then written to the history."""
+
+    def on_end(self, training: Training) -> None:
+        """After the last step."""
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must keep of it (tensors, numbers, strings, in dicts and lists)."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The inverse of `state`."""

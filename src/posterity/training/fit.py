@@ -1,0 +1,174 @@
+"""fit: train a Bayesian network, with checkpoints and resumption if it is given a place to write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posterity.bayesian import BayesianModule
+from posterity.core.errors import DataError, UsageError
+from posterity.core.randomness import derive
+from posterity.data import Dataset
+from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
+from posterity.training.callbacks import Callback
+from posterity.training.directory import RunDirectory
+from posterity.training.history import History
+from posterity.training.loop import Training
+from posterity.training.progress import ProgressDisplay
+from posterity.training.settings import Settings
+from posterity.training.signals import Interrupted, SignalWatch
+
+CHECKPOINT_SECONDS = 30.0
+Data = Dataset | tuple[Any, Any]
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """The trained network and how it got there; `stopped` says why the training ended."""
+
+    net: BayesianModule
+    history: History
+    stopped: str
+    best_epoch: int | None
+    seconds: float
+
+
+def fit(
+    net: BayesianModule,
+    train: Data,
+    val: Data | None = None,
+    *,
+    likelihood: Likelihood | None = None,
+    out: str | Path | RunDirectory | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    progress: bool = False,
+    callbacks: Sequence[Callback] = (),
+    extra: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> FitResult:
+    """Train `net` on `train`, a Dataset or a pair (x, y); `settings` are those of `Settings`.
+
+    The likelihood follows from the task unless one is given, here or with the network. With `out` the run
+    writes history and checkpoints there (one at least every `checkpoint_seconds`), stops in good order on
+    SIGINT and SIGTERM, and continues bit for bit with `resume`. `extra` is stored in every checkpoint.
+    """
+    options = Settings.of(**settings)
+    train, val = _dataset(train), None if val is None else _dataset(val)
+    if options.patience and val is None:
+        raise UsageError("patience needs validation data")
+    net.likelihood = likelihood or net.likelihood or default_likelihood(train).to(net.posterior.mean)
+    for part in (train, val):
+        if part is not None:
+            check_fit(net, net.likelihood, part)
+    shown = [ProgressDisplay()] if progress else []
+    with ExitStack() as stack:
+        directory = None
+        if isinstance(out, RunDirectory):
+            directory = out
+        elif out is not None:
+            directory = stack.enter_context(RunDirectory(out, resume=resume, overwrite=overwrite))
+        watch = stack.enter_context(SignalWatch(directory is not None))
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        torch.manual_seed(derive(options.seed, "modules"))
+        history = History(directory.history if directory else None)
+        training = Training(
+            net, net.likelihood, train, val, options, history=history, callbacks=[*callbacks, *shown]
+        )
+        _run(training, directory, watch, checkpoint_seconds, dict(extra or {}))
+    best = training.best.get("epoch") if options.patience else None
+    return FitResult(net, history, training.stopped, best, training.seconds)
+
+
+def _run(
+    training: Training,
+    directory: RunDirectory | None,
+    watch: SignalWatch,
+    checkpoint_seconds: float,
+    extra: dict[str, Any],
+) -> None:
+    written = time.monotonic()
+
+    def checkpoint(*, now: bool = False) -> None:
+        nonlocal written
+        if directory is None or not (now or time.monotonic() - written >= checkpoint_seconds):
+            return
+        state = {**training.state(), "extra": extra}
+        directory.checkpoints.write(training.step, state, final=training.finished)
+        written = time.monotonic()
+
+    def heed_signal() -> None:
+        if watch.received is not None:
+            checkpoint(now=True)
+            raise Interrupted(watch.received, training.step)
+
+    kept = directory.checkpoints.read_latest() if directory and directory.resume else None
+    if kept is not None:
+        training.restore(kept)
+    else:
+        checkpoint(now=True)
+    for callback in training.callbacks:
+        callback.on_start(training)
+    try:
+        while not training.finished:
+            for index in training.batches:
+                training.train_step(index)
+                if training.batches.position < training.batches.num_batches:
+                    checkpoint()
+                    heed_signal()
+                if training.finished:
+                    break
+            training.end_epoch()
+            checkpoint(now=training.finished)
+            if not training.finished:
+                heed_signal()
+    finally:
+        for callback in training.callbacks:
+            callback.on_end(training)
+
+
+def default_likelihood(data: Dataset) -> Likelihood:
+    """The usual likelihood for the data's task."""
+    if data.task == "classification":
+        return Categorical()
+    if data.task == "binary":
+        return Bernoulli()
+    return GaussianNoise("learnt", num_targets=data.num_outputs)
+
+
+def check_fit(net: BayesianModule, likelihood: Likelihood, data: Dataset) -> None:
+    """Refuse data that does not fit the network, before anything is changed."""
+    weights = net.posterior.mean.detach()
+    if data.x.dtype != weights.dtype:
+        raise DataError(f"the inputs are {data.x.dtype}, the network's weights {weights.dtype}; convert one")
+    was_training = net.training
+    net.eval()
+    try:
+        with torch.no_grad():
+            output = net.call(weights, data.x[:2])
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"the network cannot take inputs of shape {data.input_shape}: {reason}") from error
+    finally:
+        net.train(was_training)
+    if not isinstance(output, Tensor):
+        raise UsageError(f"the network must return one tensor, not {type(output).__name__}")
+    expected = likelihood.num_outputs(data.num_outputs)
+    if output.shape[1:] != (expected,):
+        what = "classes" if data.task == "classification" else "targets"
+        raise DataError(
+            f"the network gives outputs of shape {tuple(output.shape[1:])}; {data.name} with {data.num_outputs} "
+            f"{what} and a {likelihood.kind} likelihood needs ({expected},)"
+        )
+
+
+def _dataset(data: Data) -> Dataset:
+    return data if isinstance(data, Dataset) else Dataset.from_arrays(*data)

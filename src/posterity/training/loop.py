@@ -1,0 +1,238 @@
+"""The training loop: minibatches, one optimiser, a schedule, validation, early stopping, exact resumption.
+
+All that the future depends on is in `state()`: weights, optimiser, generators, place in the epoch, sums of
+the epoch so far, best weights, callbacks. Nothing else is: no clock, no path, no machine.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from posterity.bayesian import BayesianModule
+from posterity.core.errors import NonFiniteError, UsageError
+from posterity.core.randomness import NoiseSource, derive, generator
+from posterity.data import Batches, Dataset
+from posterity.likelihoods import Likelihood
+from posterity.objectives import Loss, kl_divergence, kl_weights, negative_elbo
+from posterity.optim import build_optimizer, build_schedule
+from posterity.training.callbacks import Callback
+from posterity.training.history import History, Record
+from posterity.training.scoring import brief_score
+from posterity.training.settings import Settings
+
+
+class Training:
+    """One training of `net` on `train`, from the first step or from a restored state."""
+
+    def __init__(
+        self,
+        net: BayesianModule,
+        likelihood: Likelihood,
+        train: Dataset,
+        val: Dataset | None,
+        settings: Settings,
+        *,
+        history: History | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.net, self.likelihood, self.train, self.val = net, likelihood, train, val
+        self.settings = settings
+        self.history = History() if history is None else history
+        self.callbacks = list(callbacks)
+        self.optimizer = build_optimizer(
+            settings.optimizer, parameter_groups(net), lr=settings.lr, **settings.optimizer_options
+        )
+        self.base_lrs = [group["lr"] for group in self.optimizer.param_groups]
+        self.schedule = build_schedule(settings.schedule, **settings.schedule_options)
+        order = generator(settings.seed, "batches")
+        self.batches = Batches(len(train), min(settings.batch_size, len(train)), order)
+        self.kl_weights = kl_weights(self.batches.num_batches, settings.kl_decay).tolist()
+        self.total_steps = settings.epochs * self.batches.num_batches
+        self.step = 0
+        self.sums = {"rows": 0.0, "nll": 0.0, "score": 0.0}
+        self.best: dict[str, Any] = {}
+        self.stopped = ""
+        net.noise_source = NoiseSource(derive(settings.seed, "training"))
+        self._seconds_before = 0.0
+        self._began = time.monotonic()
+
+    @property
+    def epoch(self) -> int:
+        """Finished epochs."""
+        return self.batches.epoch
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on it so far, over all resumptions."""
+        return self._seconds_before + time.monotonic() - self._began
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to do."""
+        return bool(self.stopped)
+
+    def stop(self, reason: str) -> None:
+        """End the training after this step."""
+        self.stopped = reason
+
+    def train_step(self, index: Tensor) -> Loss:
+        """One optimiser step on the rows `index`."""
+        self.net.train()
+        x, y = self.train.x.index_select(0, index), self.train.y.index_select(0, index)
+        factor = self.schedule.factor(self.step / self.total_steps)
+        for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            group["lr"] = base * factor
+        self.optimizer.zero_grad()
+        loss = negative_elbo(
+            self.net,
+            self.likelihood,
+            x,
+            y,
+            num_data=len(self.train),
+            samples=self.settings.samples,
+            temperature=self.settings.temperature,
+            kl_weight=self.kl_weights[self.batches.position - 1],
+        )
+        loss.backward()
+        self._check_and_clip(loss)
+        self._add_up(loss, y)
+        for callback in self.callbacks:
+            callback.on_step(self, loss)
+        self.optimizer.step()
+        self.step += 1
+        return loss
+
+    def end_epoch(self) -> Record:
+        """Validate, record, and decide whether to go on."""
+        record = self._record()
+        if self.val is not None:
+            seed = derive(self.settings.seed, f"validation/{self.epoch}")
+            prediction = self.net.predict(self.val.x, self.settings.val_samples, seed=seed)
+            record |= {f"val_{k}": v for k, v in brief_score(prediction, self.val).items()}
+            self._keep_best(record)
+        self.sums = dict.fromkeys(self.sums, 0.0)
+        if not self.stopped and self.epoch >= self.settings.epochs:
+            self.stop("epochs")
+        for callback in self.callbacks:
+            callback.on_epoch(self, record)
+        self.history.append(record)
+        if self.stopped and self.settings.patience and self.best:
+            self.net.load_state_dict(self.best["net"])
+        return record
+
+    def state(self) -> dict[str, Any]:
+        """All that the future depends on."""
+        return {
+            "step": self.step,
+            "settings": self.settings.as_dict(),
+            "net": self.net.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "batches": self.batches.state(),
+            "noise": self.net.noise_source.state(),
+            "global_generator": torch.get_rng_state(),
+            "history": self.history.offset,
+            "sums": self.sums,
+            "best": self.best,
+            "stopped": self.stopped,
+            "callbacks": [callback.state() for callback in self.callbacks],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        ours, theirs = self.settings.as_dict(), state["settings"]
+        changed = [f"{k} was {theirs.get(k)}, now {v}" for k, v in ours.items() if theirs.get(k) != v]
+        if changed:
+            raise UsageError("a run resumes only with the settings it began with: " + "; ".join(changed))
+        self.step, self.sums, self.best = state["step"], dict(state["sums"]), state["best"]
+        self.stopped = state["stopped"]
+        self.net.load_state_dict(state["net"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.batches.restore(state["batches"])
+        self.net.noise_source.restore(state["noise"])
+        torch.set_rng_state(state["global_generator"])
+        self.history.restore(state["history"])
+        for callback, kept in zip(self.callbacks, state["callbacks"], strict=True):
+            callback.restore(kept)
+        self._seconds_before = self.history[-1]["seconds"] if self.history else 0.0
+        self._began = time.monotonic()
+
+    def _check_and_clip(self, loss: Loss) -> None:
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
+        norm = get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if not (math.isfinite(loss.nll.item()) and math.isfinite(norm.item())):
+            raise non_finite(self.net, loss, self.step + 1)
+        if self.settings.clip is not None:
+            clip_grads_with_norm_(parameters, self.settings.clip, norm)
+
+    def _add_up(self, loss: Loss, y: Tensor) -> None:
+        rows = len(y)
+        self.sums["rows"] += rows
+        self.sums["nll"] += loss.nll.item() * rows
+        with torch.no_grad():
+            mean = self.likelihood.predict(loss.outputs.detach()).mean
+            if self.train.task == "regression":
+                self.sums["score"] += (mean - y).square().mean(-1).sum().item()
+            else:
+                self.sums["score"] += (mean.argmax(-1) == y).sum().item()
+
+    def _record(self) -> Record:
+        rows = self.sums["rows"]
+        nll, score = self.sums["nll"] / rows, self.sums["score"] / rows
+        with torch.no_grad():
+            kl = kl_divergence(self.net.posterior, self.net.prior).item()
+        weight = self.settings.temperature * (self.settings.kl_decay > 0)
+        return {
+            "epoch": self.epoch,
+            "step": self.step,
+            "loss": nll + weight * kl / len(self.train),
+            "nll": nll,
+            "kl": kl,
+            **({"rmse": math.sqrt(score)} if self.train.task == "regression" else {"accuracy": score}),
+            "temperature": self.settings.temperature,
+            "lr": self.optimizer.param_groups[0]["lr"],
+            "seconds": round(self.seconds, 3),
+        }
+
+    def _keep_best(self, record: Record) -> None:
+        if not self.settings.patience:
+            return
+        if not self.best or record["val_nll"] < self.best["val_nll"]:
+            weights = copy.deepcopy(dict(self.net.state_dict()))
+            self.best = {"val_nll": record["val_nll"], "epoch": self.epoch, "net": weights}
+        elif self.epoch - self.best["epoch"] >= self.settings.patience:
+            self.stop(f"no better validation nll for {self.settings.patience} epochs")
+
+
+def parameter_groups(net: BayesianModule) -> list[dict[str, Any]]:
+    """Means, standard deviations and deterministic weights as an optimiser's groups, each with its name."""
+    groups = {name: list(parameters) for name, parameters in net.posterior.groups().items()}
+    bayesian = {id(p) for parameters in groups.values() for p in parameters}
+    groups["deterministic"] = [p for p in net.parameters() if p.requires_grad and id(p) not in bayesian]
+    return [{"params": parameters, "name": name} for name, parameters in groups.items() if parameters]
+
+
+def non_finite(net: BayesianModule, loss: Loss, step: int) -> NonFiniteError:
+    """An error that says where it began and what to try."""
+    if not math.isfinite(loss.nll.item()):
+        place = f"the loss is {loss.nll.item()}"
+    else:
+        place = "the gradient of a deterministic weight is not finite"
+        for parameter in net.posterior.parameters():
+            if parameter.grad is not None and not parameter.grad.isfinite().all():
+                first = int((~parameter.grad.isfinite()).nonzero()[0])
+                place = f"the gradient of {net.layout.layer_at(first)} is not finite"
+                break
+    worst = int(net.posterior.mean.detach().abs().nan_to_num(math.inf).argmax())
+    size = net.posterior.mean.detach().abs()[worst].item()
+    return NonFiniteError(
+        f"step {step}: {place} (largest weight: {size:.3g}, in {net.layout.layer_at(worst)}). The step was not "
+        "taken. Try a lower lr (a tenth), clip=1.0, a lower initial rho, or look for extreme values in the data."
+    )

@@ -1,0 +1,71 @@
+"""A live display on a terminal; plain lines, one an epoch, elsewhere. Always on stderr."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from posterity.objectives import Loss
+from posterity.training.callbacks import Callback
+from posterity.training.history import Record
+from posterity.training.loop import Training
+
+REFRESH_SECONDS = 0.25
+
+
+class ProgressDisplay(Callback):
+    """Shows nll, kl, accuracy and the time left."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._shown = 0.0
+
+    def on_start(self, training: Training) -> None:
+        """Open the bar on a terminal."""
+        if training.step:
+            self.console.print(f"resumed after step {training.step} (epoch {training.epoch})")
+        if self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[state]}"))
+            self._bar = Progress(*columns, TimeRemainingColumn(), console=self.console, expand=True)
+            self._task = self._bar.add_task(
+                "training", total=training.total_steps, completed=training.step, state=""
+            )
+            self._bar.start()
+
+    def on_step(self, training: Training, loss: Loss) -> None:
+        """Refresh a few times a second; the KL is computed only then."""
+        if self._bar is None or time.monotonic() - self._shown < REFRESH_SECONDS:
+            return
+        self._shown = time.monotonic()
+        sums = training.sums
+        state = f"nll {sums['nll'] / sums['rows']:.4f}  kl {loss.kl.item():.4g}"
+        if training.train.task != "regression":
+            state += f"  accuracy {sums['score'] / sums['rows']:.2%}"
+        label = f"epoch {training.epoch + 1}/{training.settings.epochs}"
+        self._bar.update(self._task, description=label, completed=training.step, state=state)
+
+    def on_epoch(self, training: Training, record: Record) -> None:
+        """One line."""
+        shown = {k: v for k, v in record.items() if k not in ("epoch", "step", "temperature", "seconds")}
+        values = "  ".join(f"{k} {_short(k, v)}" for k, v in shown.items())
+        width = len(str(training.settings.epochs))
+        self.console.print(
+            f"epoch {record['epoch']:>{width}}/{training.settings.epochs}  {values}  {record['seconds']:.1f} s",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    def on_end(self, training: Training) -> None:
+        """Close the bar."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=training.step)
+            self._bar.stop()
+            self._bar = None
+
+
+def _short(name: str, value: float) -> str:
+    return f"{value:.2%}" if name.endswith("accuracy") else f"{value:.4g}"

@@ -1,0 +1,63 @@
+"""What one training is told: a frozen record, each default written here and nowhere else."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from posterity.core.errors import UsageError, unknown_name
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of `fit`.
+
+    lr            None takes the optimiser's default rate
+    temperature   factor on the KL
+    kl_decay      lam: how the epoch's KL is shared among its batches (objectives.weighting); 0 leaves it out
+    samples       weight samples in each step
+    clip          largest norm of the gradient; None does not clip
+    patience      epochs without a better validation nll before stopping; the best weights are then restored
+    val_samples   weight samples in each validation
+    """
+
+    epochs: int = 20
+    batch_size: int = 100
+    optimizer: str = "adam"
+    lr: float | None = None
+    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
+    schedule: str = "cosine"
+    schedule_options: Mapping[str, Any] = field(default_factory=dict)
+    temperature: float = 1.0
+    kl_decay: float = 1.0
+    samples: int = 1
+    clip: float | None = None
+    patience: int | None = None
+    val_samples: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "samples", "val_samples"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("clip", "patience"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise UsageError(f"{name} must be positive, or None, not {getattr(self, name)}")
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise UsageError(f"the temperature must be a number of at least 0, not {self.temperature}")
+
+    @classmethod
+    def of(cls, **settings: Any) -> Settings:
+        """Settings from keywords, with a helpful error for an unknown one."""
+        known = [f.name for f in dataclasses.fields(cls)]
+        for name in settings:
+            if name not in known:
+                raise unknown_name("setting of fit", name, known)
+        return cls(**settings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for a checkpoint."""
+        return dataclasses.asdict(self)

@@ -1,0 +1,48 @@
+"""SIGINT and SIGTERM ask the loop to stop at the next step instead of breaking in anywhere."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+from posterity.core.errors import PosterityError
+
+WATCHED = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(PosterityError):
+    """The run was asked to stop by a signal, and did so in good order."""
+
+    def __init__(self, number: int, step: int) -> None:
+        super().__init__(
+            f"stopped by {signal.Signals(number).name} after step {step}; continue with --resume"
+        )
+        self.exit_code = 128 + number
+
+
+class SignalWatch:
+    """While open, `received` is the first signal's number. A second SIGINT breaks in at once."""
+
+    def __init__(self, active: bool) -> None:
+        self.received: int | None = None
+        # Only the main thread may change handlers; elsewhere signals keep their usual meaning.
+        self._active = active and threading.current_thread() is threading.main_thread()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> SignalWatch:
+        if self._active:
+            self._before = {number: signal.signal(number, self._note) for number in WATCHED}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.received = self.received or number
