@@ -7,5 +7,14 @@ from posterity.report.figures import (
     save,
     training_curves,
 )
+from posterity.report.run_figures import write_evaluation_figures, write_training_figure
 
-__all__ = ["confidence_histograms", "regression_band", "reliability_diagram", "save", "training_curves"]
+__all__ = [
+    "confidence_histograms",
+    "regression_band",
+    "reliability_diagram",
+    "save",
+    "training_curves",
+    "write_evaluation_figures",
+    "write_training_figure",
+]

@@ -1,0 +1,66 @@
+"""`posterity`: train, evaluate, predict, data, demo.
+
+Exit codes: 0 ok, 1 the run failed, 2 wrong usage, 4 corrupt or untrusted file, 130 and 143 on signals.
+Results go to stdout (with --json as JSON), everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import typer
+
+from posterity import __version__
+from posterity.cli.data import data_app
+from posterity.cli.demo import demo
+from posterity.cli.evaluate import evaluate_command
+from posterity.cli.output import note
+from posterity.cli.predict import predict_command
+from posterity.cli.train import train_command
+from posterity.core.errors import PosterityError
+
+app = typer.Typer(
+    name="posterity",
+    help="Bayesian neural networks by variational inference.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("train")(train_command)
+app.command("evaluate")(evaluate_command)
+app.command("predict")(predict_command)
+app.command("demo")(demo)
+app.add_typer(data_app, name="data")
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"posterity {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    """Bayesian neural networks by variational inference."""
+
+
+def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+    note(f"warning: {message}")
+
+
+def main() -> None:
+    """Run the command line; errors become one line on stderr and an exit code."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except PosterityError as error:
+        note(f"error: {error}")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        note("interrupted")
+        sys.exit(130)

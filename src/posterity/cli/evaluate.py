@@ -1,0 +1,42 @@
+"""`posterity evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from posterity.cli.output import note, print_json, print_metrics
+from posterity.experiments import evaluate, load_run, write_summary
+from posterity.report import write_evaluation_figures
+
+
+def evaluate_command(
+    run: Annotated[Path, typer.Argument(help="the run's directory")],
+    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = 32,
+    ood: Annotated[
+        list[str] | None,
+        typer.Option(help="data set to tell apart from the test data, or 'noise'; may be repeated"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the weight samples and the noise")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="results as JSON on stdout")] = False,
+) -> None:
+    """Evaluate a trained run on its test data and, with --ood, on data from elsewhere.
+
+    Example: posterity evaluate runs/first --samples 50 --ood noise
+    """
+    trained = load_run(run)
+    if not trained.finished:
+        note(f"warning: the run in {run} has not finished; this is its newest checkpoint")
+    evaluation = evaluate(trained, samples=samples, seed=seed, ood=ood or [])
+    result = {**evaluation.as_dict(), "samples": samples, "seed": seed}
+    write_summary(run / "summary.json", {"evaluation": result})
+    figures = write_evaluation_figures(run / "figures", {trained.run.model: evaluation})
+    if json:
+        print_json({"run": str(run), **result})
+        return
+    title = f"{trained.run.model} on {trained.run.dataset}, {samples} weight samples"
+    print_metrics(title, {"test": evaluation.test, **evaluation.shifted})
+    for figure in figures:
+        note(f"figure: {figure}")

@@ -1,0 +1,39 @@
+"""`posterity predict`."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from posterity.cli.output import note, print_json
+from posterity.data import read_inputs
+from posterity.experiments import load_run, predict_inputs, write_predictions
+
+
+def predict_command(
+    run: Annotated[Path, typer.Argument(help="the run's directory")],
+    inputs: Annotated[Path, typer.Argument(help=".npz (array x) or .csv with the inputs")],
+    out: Annotated[Path, typer.Option(help=".csv or .npz to write")],
+    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = 32,
+    target: Annotated[str | None, typer.Option(help="column of the .csv to leave out")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the weight samples")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="a summary as JSON on stdout")] = False,
+) -> None:
+    """Predict for new inputs: mean or class probabilities, with their uncertainty.
+
+    Example: posterity predict runs/first images.npz --out predictions.csv
+    """
+    trained = load_run(run)
+    x = read_inputs(inputs, target=target)
+    if x[0].numel() == prod(trained.input_shape):
+        x = x.reshape(-1, *trained.input_shape)  # images as rows of a table, or without a channel
+    prediction = predict_inputs(trained, x, samples=samples, seed=seed)
+    write_predictions(out, prediction, trained.task)
+    if json:
+        print_json({"run": str(run), "out": str(out), "rows": len(prediction), "samples": samples, "seed": seed})
+    else:
+        note(f"{len(prediction)} predictions written to {out}")
+

@@ -1,0 +1,112 @@
+"""`posterity train`: its options are the fields of Run, so that flags, config file and Python agree."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+
+from posterity.cli.output import note, print_json, print_metrics
+from posterity.core.errors import UsageError
+from posterity.experiments import Run, load_run, train_run
+from posterity.experiments import evaluate as evaluate_run
+from posterity.report import write_evaluation_figures, write_training_figure
+from posterity.training.fit import CHECKPOINT_SECONDS
+
+LISTS = ("hidden", "deterministic")
+NUMBER_OR_NAME = ("prior_scale", "noise")
+
+
+def train_command(**options: Any) -> None:
+    """Train a network; history, checkpoints, summary and figures go to --out.
+
+    Example: posterity train --dataset digits --model lenet5 --temperature 0.1 --out runs/first
+    """
+    out: Path = options.pop("out")
+    config: Path | None = options.pop("config")
+    resume, overwrite = options.pop("resume"), options.pop("overwrite")
+    as_json, quiet = options.pop("json"), options.pop("quiet")
+    seconds: float = options.pop("checkpoint_seconds")
+    given = {name: parse(name, value) for name, value in options.items() if value is not None}
+    run = configure(given, config=config, resume_from=out if resume else None)
+    result = train_run(
+        run, out, resume=resume, overwrite=overwrite, progress=not quiet, checkpoint_seconds=seconds
+    )
+    write_training_figure(out)
+    trained = load_run(out)
+    evaluation = evaluate_run(trained, seed=run.seed)
+    write_evaluation_figures(out / "figures", {run.model: evaluation})
+    if as_json:
+        print_json({"run": str(out), "key": run.key, "stopped": result.stopped, **evaluation.as_dict()})
+        return
+    note(f"finished: {result.stopped}; results in {out}")
+    print_metrics(f"{run.model} on {run.dataset}, test data", {"value": evaluation.test})
+
+
+def configure(given: dict[str, Any], *, config: Path | None, resume_from: Path | None) -> Run:
+    """The run that flags, a config file or a directory to resume describe together."""
+    if resume_from is not None:
+        run = Run.read(resume_from / "config.toml")
+        changed = [f"--{k.replace('_', '-')}" for k, v in given.items() if getattr(run, k) != v]
+        if changed or config:
+            names = ", ".join(changed) or "--config"
+            raise UsageError(f"--resume continues the run as it was begun; leave out {names}")
+        return run
+    base = Run.read(config).model_dump() if config else {}
+    return Run.of(**{**base, **given})
+
+
+def parse(name: str, value: Any) -> Any:
+    """A flag's text in the field's type."""
+    if name in LISTS:
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+        if name == "deterministic":
+            return tuple(parts)
+        if not all(part.isdigit() for part in parts):
+            raise UsageError(f"--hidden takes widths such as 400,400, not '{value}'")
+        return tuple(int(part) for part in parts)
+    if name in NUMBER_OR_NAME:
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _options() -> list[inspect.Parameter]:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = []
+    for name, field in Run.model_fields.items():
+        types = [t for t in (field.annotation, *get_args(field.annotation)) if t in (int, float, str)]
+        plain = str if name in (*LISTS, *NUMBER_OR_NAME) or not types else types[0]
+        default = field.default
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+        option = typer.Option(
+            f"--{name.replace('_', '-')}",
+            help=field.description,
+            show_default=shown if default not in (None, ()) else False,
+        )
+        annotation = Annotated[plain | None, option]
+        parameters.append(inspect.Parameter(name, kind, default=None, annotation=annotation))
+    extra: dict[str, tuple[Any, Any]] = {
+        "out": (Annotated[Path, typer.Option(help="the run's directory")], inspect.Parameter.empty),
+        "config": (Annotated[Path | None, typer.Option(help="a config.toml to start from")], None),
+        "resume": (Annotated[bool, typer.Option("--resume", help="continue the run in --out")], False),
+        "overwrite": (Annotated[bool, typer.Option("--overwrite", help="start anew in --out")], False),
+        "checkpoint_seconds": (
+            Annotated[float, typer.Option(help="longest time between checkpoints")],
+            CHECKPOINT_SECONDS,
+        ),
+        "json": (Annotated[bool, typer.Option("--json", help="results as JSON on stdout")], False),
+        "quiet": (Annotated[bool, typer.Option("--quiet", help="no progress display")], False),
+    }
+    for name, (annotation, value) in extra.items():
+        parameters.append(inspect.Parameter(name, kind, default=value, annotation=annotation))
+    return parameters
+
+
+_signature = inspect.Signature(_options())
+train_command.__signature__ = _signature  # type: ignore[attr-defined]
+train_command.__annotations__ = {p.name: p.annotation for p in _signature.parameters.values()}

@@ -1,0 +1,92 @@
+"""Run: the complete, replayable description of one training. Its key is the hash of all of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from posterity.core.errors import CorruptFileError, UsageError
+from posterity.training import Settings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+# Fields that `fit` takes by the same name; their defaults are those of Settings.
+TRAINING = (
+    "epochs", "batch_size", "optimizer", "lr", "schedule", "temperature", "kl_decay", "samples",
+    "clip", "patience", "val_samples", "seed",
+)  # fmt: skip
+_DEFAULT = Settings()
+
+
+class Run(BaseModel):
+    """Everything that decides a run's result."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str = Field("digits", description="data set's name, or the path of a .npz or .csv file")
+    split: int = Field(0, ge=0, description="number of the standard split (UCI sets)")
+    target: str | None = Field(None, description="target column of a .csv file; the last one by default")
+    task: Literal["classification", "binary", "regression"] | None = Field(
+        None, description="what the targets of a file are, where it cannot be seen from them"
+    )
+    model: str = Field("lenet5", description="network's name")
+    hidden: tuple[int, ...] | None = Field(None, description="widths of an mlp's hidden layers")
+    posterior: str = Field("mean_field", description="mean_field (Bayesian) or point (frequentist)")
+    prior_scale: float | str = Field("kaiming", description="prior's sd: a number, kaiming, xavier or glorot")
+    rho: float = Field(-5.0, description="initial rho of every weight: sd = softplus(rho)")
+    deterministic: tuple[str, ...] = Field((), description="name patterns of weights that are not Bayesian")
+    noise: float | str = Field("learnt", description="regression noise: sd, learnt or input")
+    epochs: int = Field(_DEFAULT.epochs, ge=1, description="passes over the training data")
+    batch_size: int = Field(_DEFAULT.batch_size, ge=1, description="rows in a batch")
+    optimizer: str = Field(_DEFAULT.optimizer, description="optimiser's name")
+    lr: float | None = Field(_DEFAULT.lr, gt=0, description="learning rate; the optimiser's own by default")
+    schedule: str = Field(_DEFAULT.schedule, description="constant, cosine or step")
+    temperature: float = Field(_DEFAULT.temperature, ge=0, description="factor on the KL")
+    kl_decay: float = Field(_DEFAULT.kl_decay, ge=0, description="lam, the KL's share by batch")
+    samples: int = Field(_DEFAULT.samples, ge=1, description="weight samples in a step")
+    clip: float | None = Field(_DEFAULT.clip, gt=0, description="largest norm of the gradient")
+    patience: int | None = Field(_DEFAULT.patience, ge=1, description="epochs without progress before stopping")
+    val_fraction: float = Field(0.1, ge=0, lt=1, description="share of the training data held out")
+    val_samples: int = Field(_DEFAULT.val_samples, ge=1, description="weight samples in validation")
+    seed: int = Field(_DEFAULT.seed, ge=0, description="seed of all randomness")
+
+    @property
+    def key(self) -> str:
+        """A hash of the whole description."""
+        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()[:16]
+
+    def settings(self) -> dict[str, Any]:
+        """What `fit` is told."""
+        return {name: getattr(self, name) for name in TRAINING}
+
+    def write(self, path: Path) -> None:
+        """As TOML; what is None is left out."""
+        path.write_text(tomli_w.dumps(self.model_dump(mode="json", exclude_none=True)))
+
+    @classmethod
+    def of(cls, **values: Any) -> Run:
+        """A run from values, with errors for people."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg']} (given: {e['input']!r})" for e in error.errors()]
+            raise UsageError("; ".join(lines)) from error
+
+    @classmethod
+    def read(cls, path: Path) -> Run:
+        """The inverse of `write`."""
+        try:
+            return cls(**tomllib.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise UsageError(f"there is no run in {path.parent} (no {path.name})") from error
+        except (OSError, ValueError, TypeError) as error:  # TOML's and pydantic's errors are ValueErrors
+            raise CorruptFileError(f"{path} is not a run's configuration: {error}") from error

@@ -1,0 +1,122 @@
+"""Train a run in its directory, and load a trained run from it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posterity.bayesian import BayesianModule
+from posterity.core.errors import CorruptFileError, UsageError
+from posterity.data import Standardisation, Task
+from posterity.experiments.build import build_data, build_module, build_network
+from posterity.experiments.run import Run
+from posterity.saving import describe, rebuild
+from posterity.training import Checkpoints, FitResult, RunDirectory, fit
+from posterity.training.fit import CHECKPOINT_SECONDS
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A network as its run left it, and what its inputs and outputs mean."""
+
+    run: Run
+    net: BayesianModule
+    standardisation: Standardisation
+    input_shape: tuple[int, ...]
+    task: Task
+    num_classes: int
+    finished: bool
+
+
+def train_run(
+    run: Run,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = False,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> FitResult:
+    """Train `run` in the directory `out`; with `resume`, `run` must be the one that is there."""
+    parts = build_data(run)
+    net = build_network(run, parts.train)
+    with RunDirectory(out, resume=resume, overwrite=overwrite) as directory:
+        if resume and directory.config.exists():
+            _refuse_change(Run.read(directory.config), run)
+        else:
+            run.write(directory.config)
+        extra = {
+            "standardisation": parts.standardisation.state(),
+            "network": describe(net),
+            "input_shape": list(parts.train.input_shape),
+            "num_outputs": net.likelihood.num_outputs(parts.train.num_outputs) if net.likelihood else 0,
+            "task": parts.train.task,
+            "num_classes": parts.train.num_classes,
+        }
+        result = fit(
+            net,
+            parts.train,
+            parts.val,
+            out=directory,
+            progress=progress,
+            checkpoint_seconds=checkpoint_seconds,
+            extra=extra,
+            **run.settings(),
+        )
+        write_summary(
+            directory.summary,
+            {
+                "key": run.key,
+                "stopped": result.stopped,
+                "best_epoch": result.best_epoch,
+                "num_weights": net.num_weights,
+                "num_data": len(parts.train),
+                "last": result.history[-1],
+            },
+        )
+    return result
+
+
+def load_run(path: str | Path) -> TrainedRun:
+    """The network of the run in `path`, from its newest whole checkpoint."""
+    directory = RunDirectory(path)
+    run = Run.read(directory.config)
+    state = Checkpoints(directory.path / "checkpoint").read_latest()
+    if state is None:
+        raise UsageError(f"{path} has no checkpoint yet; train it with: posterity train --out {path} --resume")
+    try:
+        extra = state["extra"]
+        shape = tuple(extra["input_shape"])
+        net = rebuild(extra["network"], build_module(run, shape, extra["num_outputs"]))
+        net.load_state_dict(state["net"])
+        net.eval()
+        return TrainedRun(
+            run,
+            net,
+            Standardisation.from_state(extra["standardisation"]),
+            shape,
+            extra["task"],
+            extra["num_classes"],
+            bool(state["stopped"]),
+        )
+    except (KeyError, RuntimeError) as error:
+        raise CorruptFileError(f"the checkpoint in {path} does not describe a network: {error}") from error
+
+
+def write_summary(path: Path, values: Mapping[str, Any]) -> None:
+    """Merge `values` into the summary, atomically."""
+    before = json.loads(path.read_text()) if path.exists() else {}
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps({**before, **values}, indent=1) + "\n")
+    os.replace(partial, path)
+
+
+def _refuse_change(before: Run, now: Run) -> None:
+    old, new = before.model_dump(), now.model_dump()
+    changed = [f"{k} is {old[k]!r} there, {new[k]!r} here" for k in new if old[k] != new[k]]
+    if changed:
+        raise UsageError("cannot resume with other settings: " + "; ".join(changed))

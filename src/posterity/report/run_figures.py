@@ -1,0 +1,35 @@
+"""The figures of one run and of a comparison of runs, written beside their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from posterity.experiments import Evaluation
+from posterity.metrics import reliability
+from posterity.report.figures import confidence_histograms, reliability_diagram, save, training_curves
+from posterity.training.history import read_history
+
+
+def write_training_figure(run_path: Path) -> Path:
+    """Curves of nll, kl and accuracy or rmse by epoch."""
+    place = run_path / "figures" / "training.png"
+    save(training_curves(read_history(run_path / "history.jsonl")), place)
+    return place
+
+
+def write_evaluation_figures(folder: Path, evaluations: Mapping[str, Evaluation]) -> list[Path]:
+    """Reliability diagrams and confidences side by side; none for regression."""
+    classes = {n: e for n, e in evaluations.items() if e.prediction.confidence is not None}
+    if not classes:
+        return []
+    tables = {n: reliability(e.prediction.mean, e.targets.long()) for n, e in classes.items()}
+    save(reliability_diagram(tables), folder / "reliability.png")
+    confidences: dict[str, dict[str, Tensor]] = {}
+    for name, evaluation in classes.items():
+        assert evaluation.prediction.confidence is not None
+        confidences[name] = {"test": evaluation.prediction.confidence, **evaluation.shifted_confidence}
+    save(confidence_histograms(confidences), folder / "confidence.png")
+    return [folder / "reliability.png", folder / "confidence.png"]
