@@ -195,9 +195,7 @@ def posteriors(workload: Workload) -> Steps:
         return log_prior / workload.num_data - F.cross_entropy(output, y), output
 
     adam = imported("torchopt").adam(lr=LEARNING_RATE)
-    transform = library.vi.diag.build(
-        log_posterior, adam, temperature=1 / workload.num_data, init_log_sds=-3.0
-    )
+    transform = library.vi.diag.build(log_posterior, adam, temperature=1 / workload.num_data, init_log_sds=-3.0)
     state = transform.init(dict(model.named_parameters()))
 
     def train_step(x: Tensor, y: Tensor) -> None:

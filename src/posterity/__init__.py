@@ -1,8 +1,8 @@
 """Bayesian neural networks by variational inference.
 
-    net = posterity.bayesian(model)             any nn.Module
-    posterity.fit(net, (x, y), epochs=20)
-    net.predict(x).epistemic
+net = posterity.bayesian(model)             any nn.Module
+posterity.fit(net, (x, y), epochs=20)
+net.predict(x).epistemic
 """
 
 from posterity.bayesian import BayesianModule, bayesian

@@ -9,7 +9,7 @@ into the drawn vector, and emptied afterwards. An empty slot cannot be used by a
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,7 +33,15 @@ FOLDING = (
     nn.ModuleList, nn.ModuleDict, nn.Dropout, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh,
     nn.Sigmoid, nn.Softplus,
 )  # fmt: skip
-CONVOLUTIONAL = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.GroupNorm)
+CONVOLUTIONAL = (
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.MaxPool2d,
+    nn.AvgPool2d,
+    nn.AdaptiveAvgPool2d,
+    nn.GroupNorm,
+)
 
 
 class BayesianModule(nn.Module):
@@ -89,30 +97,41 @@ class BayesianModule(nn.Module):
 
     def call(self, weights: Tensor, *args: Any, **kwargs: Any) -> Any:
         """One pass with the given `weights` (N,)."""
-        with self._filled(weights):
+        return self.call_views(self.layout.views(weights), *args, **kwargs)
+
+    def call_views(self, views: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+        """One pass with the given weights by name."""
+        with self._filled(views):
             return self.model(*args, **kwargs)
 
-    def outputs(self, *args: Any, weights: Tensor | None = None, samples: int = 1) -> Tensor:
-        """Outputs (S, ...) for S weight samples, evaluated together where that is faster."""
+    def outputs(
+        self, *args: Any, weights: Tensor | None = None, views: Mapping[str, Tensor] | None = None, samples: int = 1
+    ) -> Tensor:
+        """Outputs (S, ...) for S weight samples, evaluated together where that is faster.
+
+        The weights are drawn, or given as `weights` (N,) or (S, N), or as their `views` by name.
+        """
         if samples < 1:
             raise UsageError(f"the number of weight samples must be at least 1, not {samples}")
-        if weights is None:
-            weights = self.draw() if samples == 1 else self.draw(samples)
-        if weights.dim() == 1:
-            return _tensor(self.call(weights, *args)).unsqueeze(0)
-        if len(weights) > 1 and self._evaluates_together(args):
+        if views is None:
+            if weights is None:
+                weights = self.draw() if samples == 1 else self.draw(samples)
+            views = self.layout.views(weights)
+        first = self.layout.entries[0]
+        if views[first.name].dim() == len(first.shape):
+            return _tensor(self.call_views(views, *args)).unsqueeze(0)
+        if len(views[first.name]) > 1 and self._evaluates_together(args):
             try:
-                together = torch.vmap(lambda w: _tensor(self.call(w, *args)), randomness="different")
-                result: Tensor = together(weights)
+                together = torch.vmap(lambda v: _tensor(self.call_views(v, *args)), randomness="different")
+                result: Tensor = together(dict(views))
                 return result
             except RuntimeError:  # the network's own code does something vmap cannot: never try again
                 self._folds = False
-        return torch.stack([_tensor(self.call(w, *args)) for w in weights.unbind(0)])
+        rows = zip(*(view.unbind(0) for view in views.values()), strict=True)
+        return torch.stack([_tensor(self.call_views(dict(zip(views, row, strict=True)), *args)) for row in rows])
 
     @torch.no_grad()
-    def predict(
-        self, x: Tensor, samples: int = 32, *, batch_size: int = 1000, seed: int | None = None
-    ) -> Prediction:
+    def predict(self, x: Tensor, samples: int = 32, *, batch_size: int = 1000, seed: int | None = None) -> Prediction:
         """The predictive distribution at `x` (n, ...), with all batches under the same weight samples.
 
         Memory: the outputs (samples, n, K), a bounded number of weight vectors, and one batch's activations.
@@ -154,12 +173,11 @@ class BayesianModule(nn.Module):
         return self._folds and (rows < FEW_ROWS or not self._convolves)
 
     @contextmanager
-    def _filled(self, weights: Tensor) -> Iterator[None]:
-        views = self.layout.views(weights)
+    def _filled(self, views: Mapping[str, Tensor]) -> Iterator[None]:
         try:
-            for view, places in zip(views.values(), self._slots, strict=True):
+            for name, places in zip(self.layout.names, self._slots, strict=True):
                 for module, attribute in places:
-                    module._parameters[attribute] = view  # type: ignore[assignment]
+                    module._parameters[attribute] = views[name]  # type: ignore[assignment]
             self._refresh_recurrent()
             yield
         finally:
@@ -174,7 +192,7 @@ class BayesianModule(nn.Module):
     def _refresh_recurrent(self) -> None:
         # Recurrent modules keep a list of their weights beside the slots.
         for module in self._recurrent:
-            module._flat_weights = [getattr(module, n) for n in module._flat_weights_names]  # type: ignore[misc]
+            module._flat_weights = [getattr(module, n) for n in module._flat_weights_names]
 
     def extra_repr(self) -> str:
         """One line for printing."""
@@ -213,9 +231,7 @@ def bayesian(
         )
 
 
-def _posterior(
-    kind: str, mean: Tensor, prior: FlatGaussian, rho: float, relative_sd: float | None
-) -> Posterior:
+def _posterior(kind: str, mean: Tensor, prior: FlatGaussian, rho: float, relative_sd: float | None) -> Posterior:
     if kind == "point":
         return Point(mean)
     if kind != "mean_field":

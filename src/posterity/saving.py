@@ -32,9 +32,7 @@ def describe(net: BayesianModule) -> dict[str, Any]:
         "weights": {entry.name: list(entry.shape) for entry in net.layout.entries},
         "posterior": net.posterior.kind,
         "prior": {"kind": net.prior.kind, "centred": net.prior.centre is not None},
-        "likelihood": None
-        if net.likelihood is None
-        else {"kind": net.likelihood.kind, **net.likelihood.options()},
+        "likelihood": None if net.likelihood is None else {"kind": net.likelihood.kind, **net.likelihood.options()},
     }
 
 

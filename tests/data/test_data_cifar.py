@@ -84,9 +84,7 @@ def cifar100(tmp_path):
     """A folder with a small archive of the real format, and the records in it."""
     train = records(np.array([[1, 99], [2, 0], [19, 50]]), images(3))
     test = records(np.array([[0, 7]]), images(1))
-    write_tar(
-        tmp_path / "cifar-100-binary.tar.gz", {"train.bin": train.tobytes(), "test.bin": test.tobytes()}
-    )
+    write_tar(tmp_path / "cifar-100-binary.tar.gz", {"train.bin": train.tobytes(), "test.bin": test.tobytes()})
     return tmp_path, train, test
 
 
@@ -117,8 +115,6 @@ def test_broken_archives_are_refused(cifar100):
     write_tar(folder / "cifar-100-binary.tar.gz", {"train.bin": train.tobytes()})
     with pytest.raises(CorruptFileError, match=r"lacks test\.bin"):
         cifar.decode_cifar100(folder)
-    write_tar(
-        folder / "cifar-100-binary.tar.gz", {"train.bin": train.tobytes(), "test.bin": train.tobytes()[:-1]}
-    )
+    write_tar(folder / "cifar-100-binary.tar.gz", {"train.bin": train.tobytes(), "test.bin": train.tobytes()[:-1]})
     with pytest.raises(CorruptFileError, match=r"test\.bin has 9221 bytes, not a multiple of the 3074"):
         cifar.decode_cifar100(folder)

@@ -80,9 +80,7 @@ def test_a_corrupt_cache_is_noticed_and_fetched_again(local, damage):
     if damage == "flip":
         content[content.index(RAW.tobytes())] ^= 1
     path.write_bytes(
-        {"flip": bytes(content), "truncate": bytes(content[:-40]), "garbage": b"x" * 99, "empty": b""}.get(
-            damage, b""
-        )
+        {"flip": bytes(content), "truncate": bytes(content[:-40]), "garbage": b"x" * 99, "empty": b""}.get(damage, b"")
     )
     if damage == "other":
         np.savez(path, train=RAW[::-1], test=RAW[:2])
@@ -116,9 +114,7 @@ def test_wrong_local_files_are_not_taken_and_not_removed(local, folders):
 
 def test_all_ways_are_tried_in_order_and_named_in_the_error(folders, monkeypatch):
     monkeypatch.setenv("PATH", "")
-    tried = source(
-        system=("/nowhere/tiny",), mirrors=("http://127.0.0.1:9/",), npm="tiny-data", debian="tiny-set"
-    )
+    tried = source(system=("/nowhere/tiny",), mirrors=("http://127.0.0.1:9/",), npm="tiny-data", debian="tiny-set")
     with pytest.raises(FetchError) as caught:
         obtain(tried, progress=False)
     lines = str(caught.value).splitlines()

@@ -92,9 +92,7 @@ def test_state_round_trip():
 @pytest.mark.parametrize("shape", [(5, 3), (5,), (5, 2, 2)])
 def test_inputs_that_do_not_fit_are_refused(shape):
     scale = Standardisation.of(regression([[0.0, 1.0], [4.0, 3.0]], [0.0, 2.0]))
-    with pytest.raises(
-        DataError, match=r"do not fit the training data: expected 2 dimensions.*and 2 features"
-    ):
+    with pytest.raises(DataError, match=r"do not fit the training data: expected 2 dimensions.*and 2 features"):
         scale.inputs(torch.zeros(shape))
 
 

@@ -115,9 +115,7 @@ def test_ece_differs_from_torchmetrics_at_confidence_one():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    rows=st.lists(
-        st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(0, 2)), min_size=1
-    ),
+    rows=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(0, 2)), min_size=1),
     bins=st.integers(1, 20),
     seed=st.integers(0, 1000),
 )

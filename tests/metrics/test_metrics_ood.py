@@ -9,9 +9,7 @@ from posterity.metrics import aupr, auroc, fpr_at_tpr
 
 METRICS = (auroc, aupr, fpr_at_tpr)
 # Few distinct values: many ties, within and between the two sets.
-scores = st.lists(st.integers(0, 6), min_size=1, max_size=40).map(
-    lambda v: torch.tensor(v, dtype=torch.float64)
-)
+scores = st.lists(st.integers(0, 6), min_size=1, max_size=40).map(lambda v: torch.tensor(v, dtype=torch.float64))
 
 
 def labelled(inside, outside):

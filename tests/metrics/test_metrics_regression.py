@@ -77,9 +77,7 @@ def test_crps_agrees_with_numerical_integration(mean, variance, y):
     cdf = stats.norm(mean, math.sqrt(variance)).cdf
     below = integrate.quad(lambda x: cdf(x) ** 2, min(y, mean) - 12 * math.sqrt(variance), y)[0]
     above = integrate.quad(lambda x: (1 - cdf(x)) ** 2, y, max(y, mean) + 12 * math.sqrt(variance))[0]
-    assert crps_gaussian(doubles(mean), doubles(variance), doubles(y)) == pytest.approx(
-        below + above, rel=1e-6
-    )
+    assert crps_gaussian(doubles(mean), doubles(variance), doubles(y)) == pytest.approx(below + above, rel=1e-6)
 
 
 def test_crps_limits():
@@ -100,9 +98,7 @@ def test_crps_limits():
 def test_crps_is_between_zero_and_the_absolute_error_and_scales_like_y(mean, sd, y, scale, shift):
     value = crps_gaussian(doubles(mean), doubles(sd**2), doubles(y))
     assert -1e-12 <= value <= abs(y - mean) + sd * (math.sqrt(2) - 1) / math.sqrt(math.pi) + 1e-9
-    moved = crps_gaussian(
-        doubles(scale * mean + shift), doubles((scale * sd) ** 2), doubles(scale * y + shift)
-    )
+    moved = crps_gaussian(doubles(scale * mean + shift), doubles((scale * sd) ** 2), doubles(scale * y + shift))
     assert moved == pytest.approx(scale * value, rel=1e-6, abs=1e-9)
 
 
@@ -121,9 +117,7 @@ def test_coverage_of_a_certain_prediction():
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
 def test_coverage_of_the_right_distribution_is_its_level(level):
     y = torch.randn(40_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 2 + 1
-    assert coverage(torch.ones_like(y), torch.full_like(y, 4.0), y, level=level) == pytest.approx(
-        level, abs=0.01
-    )
+    assert coverage(torch.ones_like(y), torch.full_like(y, 4.0), y, level=level) == pytest.approx(level, abs=0.01)
 
 
 def test_broadcasting_is_refused():

@@ -147,9 +147,7 @@ def test_save_writes_a_png_at_150_dpi_and_makes_the_folder(tmp_path, table):
     save(figure, path)
     data = path.read_bytes()
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
-    assert struct.unpack(">II", data[16:24]) == tuple(
-        int(150 * inches) for inches in figure.get_size_inches()
-    )
+    assert struct.unpack(">II", data[16:24]) == tuple(int(150 * inches) for inches in figure.get_size_inches())
 
 
 def test_pyplot_is_never_imported():

@@ -61,6 +61,9 @@ def main() -> None:
     except PosterityError as error:
         note(f"error: {error}")
         sys.exit(error.exit_code)
+    except OSError as error:  # a full disk, a directory that may not be written
+        note(f"error: {error}")
+        sys.exit(1)
     except KeyboardInterrupt:
         note("interrupted")
         sys.exit(130)

@@ -36,4 +36,3 @@ def predict_command(
         print_json({"run": str(run), "out": str(out), "rows": len(prediction), "samples": samples, "seed": seed})
     else:
         note(f"{len(prediction)} predictions written to {out}")
-

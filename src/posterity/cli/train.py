@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Optional, get_args
 
 import typer
 
@@ -31,9 +31,7 @@ def train_command(**options: Any) -> None:
     seconds: float = options.pop("checkpoint_seconds")
     given = {name: parse(name, value) for name, value in options.items() if value is not None}
     run = configure(given, config=config, resume_from=out if resume else None)
-    result = train_run(
-        run, out, resume=resume, overwrite=overwrite, progress=not quiet, checkpoint_seconds=seconds
-    )
+    result = train_run(run, out, resume=resume, overwrite=overwrite, progress=not quiet, checkpoint_seconds=seconds)
     write_training_figure(out)
     trained = load_run(out)
     evaluation = evaluate_run(trained, seed=run.seed)
@@ -64,7 +62,7 @@ def parse(name: str, value: Any) -> Any:
         parts = [part.strip() for part in value.split(",") if part.strip()]
         if name == "deterministic":
             return tuple(parts)
-        if not all(part.isdigit() for part in parts):
+        if not all(part.isdecimal() for part in parts):
             raise UsageError(f"--hidden takes widths such as 400,400, not '{value}'")
         return tuple(int(part) for part in parts)
     if name in NUMBER_OR_NAME:
@@ -88,7 +86,7 @@ def _options() -> list[inspect.Parameter]:
             help=field.description,
             show_default=shown if default not in (None, ()) else False,
         )
-        annotation = Annotated[plain | None, option]
+        annotation = Annotated[Optional[plain], option]  # type: ignore[valid-type]  # noqa: UP045
         parameters.append(inspect.Parameter(name, kind, default=None, annotation=annotation))
     extra: dict[str, tuple[Any, Any]] = {
         "out": (Annotated[Path, typer.Option(help="the run's directory")], inspect.Parameter.empty),

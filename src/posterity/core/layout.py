@@ -16,6 +16,7 @@ from math import prod
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from posterity.core.errors import UsageError, unknown_name
 
@@ -44,9 +45,11 @@ class Entry:
     def view(self, part: Tensor) -> Tensor:
         """`part` (..., size) as (..., *shape)."""
         if len(self.shape) != 4:
-            return part.unflatten(-1, self.shape) if self.shape else part.squeeze(-1)
+            shaped: Tensor = part.unflatten(-1, self.shape) if self.shape else part.squeeze(-1)
+            return shaped
         out, inputs, height, width = self.shape
-        return part.unflatten(-1, (out, height, width, inputs)).movedim(-1, -3)
+        stored: Tensor = part.unflatten(-1, (out, height, width, inputs))
+        return stored.movedim(-1, -3)
 
     def flat(self, tensor: Tensor) -> Tensor:
         """The inverse of `view`: (..., *shape) as (..., size)."""
@@ -80,7 +83,10 @@ class Layout:
         """Named views (..., *shape) into `vector` (..., N)."""
         if vector.shape[-1] != self.num_weights:
             raise UsageError(f"a vector of {vector.shape[-1]} weights does not fit a layout of {self.num_weights}")
-        parts = vector.split(self.sizes, dim=-1)
+        return self.shape(vector.split(self.sizes, dim=-1))
+
+    def shape(self, parts: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Named views (..., *shape) of the vector's consecutive `parts` (..., size)."""
         return {entry.name: entry.view(part) for entry, part in zip(self.entries, parts, strict=True)}
 
     def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
@@ -159,15 +165,25 @@ def _fans(model: nn.Module) -> dict[int, tuple[int, int]]:
     for module in model.modules():
         own = {n: p for n, p in module._parameters.items() if p is not None}
         for name, parameter in own.items():
-            weight = own.get(name.replace("bias", "weight"), parameter)
-            fans.setdefault(id(parameter), _fan(module, weight))
+            fans.setdefault(id(parameter), _fan(module, _weight_beside(module, own, name)))
     return fans
+
+
+def _weight_beside(module: nn.Module, own: Mapping[str, Tensor], name: str) -> Tensor:
+    """The weight whose layer parameter `name` belongs to: a bias's weight, anything else itself."""
+    weight = name.replace("bias", "weight")
+    if parametrize.is_parametrized(module, weight):
+        originals: Iterable[Tensor] = module.parametrizations[weight].parameters()  # type: ignore[index, union-attr]
+        return max(originals, key=Tensor.numel)
+    if name == "in_proj_bias" and "q_proj_weight" in own:  # attention with keys of another size
+        weight = "q_proj_weight"
+    return own.get(weight, own[name])
 
 
 def _fan(module: nn.Module, weight: Tensor) -> tuple[int, int]:
     if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
         return 1, weight.shape[-1]  # a look-up is a linear map of a one-hot input: one weight reaches each output
-    if weight.dim() < 2:
+    if weight.dim() < 2 or isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
         return 1, 1
     if isinstance(module, nn.MultiheadAttention) and weight.dim() == 3:
         return weight.shape[-1], weight.shape[-1]  # bias_k, bias_v: (1, 1, embedding)
@@ -176,5 +192,3 @@ def _fan(module: nn.Module, weight: Tensor) -> tuple[int, int]:
     if getattr(module, "transposed", False):  # stored as (in, out / groups, ...)
         return weight.shape[0] // groups * field, weight.shape[1] * field
     return weight.shape[1] * field, weight.shape[0] // groups * field
-
-

@@ -37,9 +37,7 @@ def read_npz(path: Path, names: Iterable[str] | None = None) -> dict[str, NDArra
                 raise CorruptFileError(f"{path} is not a .npz archive but a single array; use np.savez.")
             missing = sorted(set(names or ()) - set(archive.files))
             if missing:
-                raise CorruptFileError(
-                    f"{path} lacks {', '.join(missing)}; it has {', '.join(archive.files)}."
-                )
+                raise CorruptFileError(f"{path} lacks {', '.join(missing)}; it has {', '.join(archive.files)}.")
             return {name: archive[name] for name in names or archive.files}
     except _UNREADABLE as error:
         raise CorruptFileError(

@@ -27,9 +27,7 @@ def records(content: bytes, num_labels: int, origin: str) -> NDArray[np.uint8]:
     """Records (n, num_labels + 3072) from the bytes of a binary file."""
     width = num_labels + _PIXELS
     if not content or len(content) % width:
-        raise CorruptFileError(
-            f"{origin} has {len(content)} bytes, not a multiple of the {width} of a record."
-        )
+        raise CorruptFileError(f"{origin} has {len(content)} bytes, not a multiple of the {width} of a record.")
     return np.frombuffer(content, np.uint8).reshape(-1, width)
 
 
@@ -60,8 +58,7 @@ def decode_cifar10(folder: Path) -> Arrays:
         train_labels = _read_labels(find_file(folder, "train_lables.json")).reshape(5, -1)
         labels = [*train_labels, _read_labels(find_file(folder, "test_lables.json"))]
         parts = [
-            read_png_records(find_file(folder, f"{name}.png"), part)
-            for name, part in zip(names, labels, strict=True)
+            read_png_records(find_file(folder, f"{name}.png"), part) for name, part in zip(names, labels, strict=True)
         ]
     else:
         parts = read_binary(folder, "cifar-10-binary.tar.gz", [f"{name}.bin" for name in names], 1)

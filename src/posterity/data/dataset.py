@@ -44,8 +44,7 @@ class Dataset:
         check_inputs(self.x, self.name)
         if len(self.x) != len(self.y):
             raise DataError(
-                f"{self.name}: {len(self.x)} rows of inputs but {len(self.y)} of targets; "
-                "give one target for each row."
+                f"{self.name}: {len(self.x)} rows of inputs but {len(self.y)} of targets; give one target for each row."
             )
         check_targets(self.y, self.task, self.num_classes, self.name)
 
@@ -147,9 +146,7 @@ class Standardisation:
         if y.ndim < 2:
             return y
         if y.shape[1] != len(self.y_mean):
-            raise DataError(
-                f"targets have {y.shape[1]} columns but those of the training data {len(self.y_mean)}."
-            )
+            raise DataError(f"targets have {y.shape[1]} columns but those of the training data {len(self.y_mean)}.")
         return (y - self.y_mean).div_(self.y_sd)
 
     def apply(self, dataset: Dataset) -> Dataset:

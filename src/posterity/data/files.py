@@ -83,10 +83,7 @@ def _own_splits(arrays: dict[str, NDArray[np.generic]], task: Task | None, name:
         Dataset.from_arrays(arrays["x"], arrays["y"], task, num_classes, name),
         Dataset.from_arrays(arrays["x_test"], arrays["y_test"], task, num_classes, f"{name} (test)"),
     )
-    if (
-        splits.train.input_shape != splits.test.input_shape
-        or splits.train.num_outputs != splits.test.num_outputs
-    ):
+    if splits.train.input_shape != splits.test.input_shape or splits.train.num_outputs != splits.test.num_outputs:
         raise DataError(
             f"{name}: x and x_test have rows of shape {splits.train.input_shape} and "
             f"{splits.test.input_shape}, y and y_test {splits.train.num_outputs} and "

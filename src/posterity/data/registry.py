@@ -85,9 +85,7 @@ def describe() -> list[DatasetInfo]:
     return [_describe(name) for name in names()]
 
 
-def load(
-    name: str, *, split: int = 0, seed: int = 0, target: str | None = None, task: Task | None = None
-) -> Splits:
+def load(name: str, *, split: int = 0, seed: int = 0, target: str | None = None, task: Task | None = None) -> Splits:
     """Training and test data by name, or of a `.npz` or `.csv` file by its path.
 
     `split` numbers the standard splits of UCI sets; `seed` draws synthetic data, and the fifth of a

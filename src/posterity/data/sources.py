@@ -129,8 +129,7 @@ def _fetch(source: Source, reporter: Reporter) -> Arrays:
             reporter.say(f"{source.name}: got it from {way.label}, checksums agree")
             return arrays
     advice = (
-        f"Connect to the network, or put its files into $POSTERITY_DATA/{source.local[0]} "
-        f"({', '.join(source.files)})."
+        f"Connect to the network, or put its files into $POSTERITY_DATA/{source.local[0]} ({', '.join(source.files)})."
     )
     raise FetchError("\n".join([f"could not fetch '{source.name}'. Tried:", *failures, advice]))
 

@@ -37,9 +37,7 @@ SETS = {
     "uci-concrete": UciSet(
         "concrete.npz", "8fe59886e8bfeabe546ebb9be13a16d95a6b3c535a8f781fc28251b1e595175e", 8, 927, 103
     ),
-    "uci-energy": UciSet(
-        "energy.npz", "cb5845b90fd980ed832b5d49b677e9f6c3ca3eb1dcb8e7e28d812c2442140149", 8, 691, 77
-    ),
+    "uci-energy": UciSet("energy.npz", "cb5845b90fd980ed832b5d49b677e9f6c3ca3eb1dcb8e7e28d812c2442140149", 8, 691, 77),
     "uci-power": UciSet(
         "power-plant.npz", "d4cc25142b636252075056385c55c5b9fdff39a36016e5116f171dc2200f6e14", 4, 8611, 957
     ),
@@ -75,8 +73,7 @@ def find_uci(name: str) -> Path:
         root = data_folder()
         where = f"{root / 'uci'} has no such file" if root is not None else "POSTERITY_DATA is not set"
         raise FetchError(
-            f"'{name}' needs the file uci/{SETS[name].file}, but {where}; "
-            "set POSTERITY_DATA to a folder that holds it."
+            f"'{name}' needs the file uci/{SETS[name].file}, but {where}; set POSTERITY_DATA to a folder that holds it."
         )
     return path
 

@@ -127,8 +127,7 @@ def _check_labels(y: Tensor, num_classes: int, what: str) -> None:
 def _check_binary(y: Tensor, what: str) -> None:
     if not y.is_floating_point() or y.ndim != 1:
         raise DataError(
-            f"{what}: binary targets are {y.dtype} of shape {tuple(y.shape)}; "
-            "expected floating point of shape (rows,)."
+            f"{what}: binary targets are {y.dtype} of shape {tuple(y.shape)}; expected floating point of shape (rows,)."
         )
     outside = ((y != 0) & (y != 1)).nonzero()
     if len(outside):

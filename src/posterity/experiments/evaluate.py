@@ -42,9 +42,7 @@ class Evaluation:
 def predict_inputs(trained: TrainedRun, x: Tensor, *, samples: int, seed: int) -> Prediction:
     """The predictive at raw inputs `x`, in the targets' own units."""
     if tuple(x.shape[1:]) != trained.input_shape:
-        raise DataError(
-            f"the inputs have shape {tuple(x.shape[1:])}; the network was trained on {trained.input_shape}"
-        )
+        raise DataError(f"the inputs have shape {tuple(x.shape[1:])}; the network was trained on {trained.input_shape}")
     prediction = trained.net.predict(trained.standardisation.inputs(x), samples, seed=seed)
     return in_own_units(trained, prediction)
 
@@ -66,7 +64,12 @@ def in_own_units(trained: TrainedRun, prediction: Prediction) -> Prediction:
 
 
 def evaluate(
-    trained: TrainedRun, *, samples: int = 32, seed: int = 0, ood: Sequence[str] = (), test: Dataset | None = None
+    trained: TrainedRun,
+    *,
+    samples: int = 32,
+    seed: int = 0,
+    ood: Sequence[str] = (),
+    test: Dataset | None = None,
 ) -> Evaluation:
     """Metrics on the run's test data (or `test`, raw), and uncertainty on each data set of `ood`."""
     run = trained.run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,8 @@ def _write_npz(path: Path, prediction: Prediction, task: Task) -> None:
     if task != "regression":
         assert prediction.confidence is not None
         arrays |= {"label": prediction.label, "confidence": prediction.confidence}
-    np.savez_compressed(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
+    contents: dict[str, Any] = {name: tensor.numpy() for name, tensor in arrays.items()}
+    np.savez_compressed(path, **contents)
 
 
 def _write_csv(path: Path, prediction: Prediction, task: Task) -> None:

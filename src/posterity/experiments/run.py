@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -69,8 +70,10 @@ class Run(BaseModel):
         return {name: getattr(self, name) for name in TRAINING}
 
     def write(self, path: Path) -> None:
-        """As TOML; what is None is left out."""
-        path.write_text(tomli_w.dumps(self.model_dump(mode="json", exclude_none=True)))
+        """As TOML, atomically (half of it would be another run); what is None is left out."""
+        partial = path.with_suffix(".partial")
+        partial.write_text(tomli_w.dumps(self.model_dump(mode="json", exclude_none=True)), encoding="utf-8")
+        os.replace(partial, path)
 
     @classmethod
     def of(cls, **values: Any) -> Run:

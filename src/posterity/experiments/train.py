@@ -15,7 +15,7 @@ from posterity.data import Standardisation, Task
 from posterity.experiments.build import build_data, build_module, build_network
 from posterity.experiments.run import Run
 from posterity.saving import describe, rebuild
-from posterity.training import Checkpoints, FitResult, RunDirectory, fit
+from posterity.training import Checkpoints, FitResult, RunDirectory, Settings, fit
 from posterity.training.fit import CHECKPOINT_SECONDS
 
 
@@ -42,6 +42,9 @@ def train_run(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> FitResult:
     """Train `run` in the directory `out`; with `resume`, `run` must be the one that is there."""
+    settings = Settings.of(**run.settings())
+    if settings.patience and not run.val_fraction:
+        raise UsageError("patience needs validation data: give a val_fraction above 0")
     parts = build_data(run)
     net = build_network(run, parts.train)
     with RunDirectory(out, resume=resume, overwrite=overwrite) as directory:
@@ -109,7 +112,10 @@ def load_run(path: str | Path) -> TrainedRun:
 
 def write_summary(path: Path, values: Mapping[str, Any]) -> None:
     """Merge `values` into the summary, atomically."""
-    before = json.loads(path.read_text()) if path.exists() else {}
+    try:
+        before = json.loads(path.read_text()) if path.exists() else {}
+    except ValueError as error:
+        raise CorruptFileError(f"{path} is not JSON ({error}); remove it and try again") from error
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps({**before, **values}, indent=1) + "\n")
     os.replace(partial, path)

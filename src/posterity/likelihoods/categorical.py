@@ -1,9 +1,9 @@
 """Categorical: one of K classes, from K logits; and Bernoulli: yes or no, from one.
 
-    log P(y = k | z) = z_k - logsumexp(z)
-    log P(y | z)     = y log sigmoid(z) + (1 - y) log sigmoid(-z)
+log P(y = k | z) = z_k - logsumexp(z)
+log P(y | z)     = y log sigmoid(z) + (1 - y) log sigmoid(-z)
 
-    total entropy H[mean_s p_s] = aleatoric mean_s H[p_s] + epistemic I[y; w]      (both >= 0, in nats)
+total entropy H[mean_s p_s] = aleatoric mean_s H[p_s] + epistemic I[y; w]      (both >= 0, in nats)
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ class Categorical(Likelihood):
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """(S, n) for logits (S, n, K) and labels (n,)."""
         if y.dim() != 1 or outputs.shape[1] != y.shape[0]:
-            raise UsageError(
-                f"categorical targets must be labels of shape ({outputs.shape[1]},), not {tuple(y.shape)}"
-            )
+            raise UsageError(f"categorical targets must be labels of shape ({outputs.shape[1]},), not {tuple(y.shape)}")
         labels = y.expand(outputs.shape[0], -1)
         flat = F.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none")
         return -flat.view_as(labels)

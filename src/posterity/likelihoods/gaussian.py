@@ -44,6 +44,8 @@ class GaussianNoise(Likelihood):
     def moments(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Means and noise sds (S, n, k) that `outputs` stand for."""
         if self.noise == "input":
+            if outputs.shape[-1] % 2:
+                raise UsageError(f"input-dependent noise takes two outputs a target, not {outputs.shape[-1]} outputs")
             mean, raw = outputs.chunk(2, dim=-1)
             return mean, F.softplus(raw) + MIN_SD
         if self.noise == "learnt":

@@ -26,9 +26,7 @@ def risk_coverage(uncertainty: Tensor, errors: Tensor) -> tuple[Tensor, Tensor]:
     """Coverage (n,) and risk (n,), float64, of data with `uncertainty` (n,) and `errors` (n,)."""
     uncertainty, errors = checks.vector("uncertainty", uncertainty), checks.vector("errors", errors)
     if errors.shape != uncertainty.shape:
-        raise UsageError(
-            f"errors has {len(errors)} entries, expected {len(uncertainty)}, as many as uncertainty."
-        )
+        raise UsageError(f"errors has {len(errors)} entries, expected {len(uncertainty)}, as many as uncertainty.")
     _, group, sizes = torch.unique(uncertainty, return_inverse=True, return_counts=True)
     mean_error = torch.bincount(group, weights=errors) / sizes
     # `unique` sorts: repeating each group's mean gives the errors by growing uncertainty.

@@ -1,7 +1,7 @@
 """LeNet-5 with ReLU and max pooling, for images of 32, 28 or 8 pixels.
 
-    32 x 32: as published.   28 x 28: the first convolution pads by 2, then the same.
-    8 x 8:   5 x 5 padded by 2, pool, 3 x 3 padded by 1, pool: the same layers on 2 x 2 x 16 features.
+32 x 32: as published.   28 x 28: the first convolution pads by 2, then the same.
+8 x 8:   5 x 5 padded by 2, pool, 3 x 3 padded by 1, pool: the same layers on 2 x 2 x 16 features.
 """
 
 from __future__ import annotations

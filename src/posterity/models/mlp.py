@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 from torch import nn
@@ -26,6 +27,6 @@ def mlp(
         raise UsageError(f"hidden layers must have at least one unit, not {tuple(hidden)}")
     layers: list[nn.Module] = [nn.Flatten()]
     widths = [prod(input_shape), *hidden]
-    for n_in, n_out in zip(widths, widths[1:], strict=False):
+    for n_in, n_out in pairwise(widths):
         layers += [nn.Linear(n_in, n_out), ACTIVATIONS[activation]()]
     return nn.Sequential(*layers, nn.Linear(widths[-1], num_outputs))

@@ -27,34 +27,47 @@ from posterity.priors import FlatGaussian
 
 
 class _Draw(torch.autograd.Function):
+    """(mean, rho, noise) -> the parts of w by weight tensor, and the KL's handle.
+
+    Parts, not one vector: their gradients then arrive apart and need not be joined first.
+    """
+
     @staticmethod
     def forward(
-        ctx: Any, mean: Tensor, rho: Tensor, noise: Tensor, prior: FlatGaussian
-    ) -> tuple[Tensor, Tensor]:
+        ctx: Any, mean: Tensor, rho: Tensor, noise: Tensor, prior: FlatGaussian, sizes: list[int]
+    ) -> tuple[Tensor, ...]:
         sd = F.softplus(rho)
         ctx.save_for_backward(mean, rho, sd, noise, prior.precision, prior.centre)
-        return torch.addcmul(mean, sd, noise), mean.new_zeros(())
+        ctx.sizes = sizes
+        return (*torch.addcmul(mean, sd, noise).split(sizes, dim=-1), mean.new_zeros(()))
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, grad_weights: Tensor, grad_kl: Tensor) -> tuple[Tensor | None, ...]:
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         mean, rho, sd, noise, precision, centre = ctx.saved_tensors
-        grad_sd, grad_mean = grad_weights * noise, grad_weights
-        if noise.dim() == 2:
-            grad_sd, grad_mean = grad_sd.sum(0), grad_mean.sum(0)
-        factor = float(grad_kl)
-        if factor:
-            shift = mean if centre is None else mean - centre
-            grad_mean = torch.addcmul(grad_mean, shift, precision, value=factor)
-            grad_sd.addcmul_(sd, precision, value=factor).addcdiv_(sd.new_ones(1), sd, value=-factor)
-        return grad_mean, torch.ops.aten.softplus_backward(grad_sd, rho, 1, 20), None, None
+        factor = float(grads[-1])
+        # In place, as memory traffic is the cost here: the noise is needed for nothing else. A second backward
+        # would find it changed, and autograd says so.
+        grad_mean, grad_sd = torch.empty_like(mean), noise
+        shift = mean if centre is None else mean - centre
+        vectors = (grad_mean, grad_sd, shift, precision)
+        for grad, *parts in zip(grads, *(v.split(ctx.sizes, dim=-1) for v in vectors), strict=False):
+            part_mean, part_sd, part_shift, part_precision = parts
+            part_sd.mul_(grad)
+            summed = grad.sum(0) if grad.dim() == 2 else grad
+            torch.addcmul(summed, part_shift, part_precision, value=factor, out=part_mean)
+        grad_sd = grad_sd.sum(0) if grad_sd.dim() == 2 else grad_sd
+        grad_sd.addcmul_(sd, precision, value=factor).addcdiv_(sd.new_ones(1), sd, value=-factor)
+        grad_rho = torch.ops.aten.softplus_backward.grad_input(grad_sd, rho, 1, 20, grad_input=grad_sd)
+        return grad_mean, grad_rho, None, None, None
 
 
-def draw_with_kl(net: BayesianModule, samples: int = 1) -> tuple[Tensor, Tensor]:
-    """Weights (N,), or (`samples`, N) for more than one, and a zero that has the gradient of their KL."""
+def draw_with_kl(net: BayesianModule, samples: int = 1) -> tuple[dict[str, Tensor], Tensor]:
+    """Weights by name, (S, *shape) for more than one sample, and a zero that has the gradient of their KL."""
     posterior, count = net.posterior, None if samples == 1 else samples
     if isinstance(posterior, MeanField):
-        weights, handle = _Draw.apply(posterior.mean, posterior.rho, net.noise(count), net.prior)  # type: ignore[no-untyped-call]
-        return weights, handle
+        inputs = (posterior.mean, posterior.rho, net.noise(count), net.prior, net.layout.sizes)
+        *parts, handle = _Draw.apply(*inputs)  # type: ignore[no-untyped-call]
+        return net.layout.shape(parts), handle
     kl = kl_divergence(posterior, net.prior)
-    return net.draw(count), kl - kl.detach()
+    return net.layout.views(net.draw(count)), kl - kl.detach()

@@ -46,7 +46,7 @@ class Loss:
     @cached_property
     def kl_by_weight(self) -> Tensor:
         """Each weight's share (N,) of the KL, detached."""
-        if self.net.posterior.mean._version != self.version:
+        if _version(self.net) != self.version:
             raise UsageError(
                 "the KL of a loss must be read (kl, total, item or kl_by_layer) before the optimiser's step "
                 "changes the weights: read it before, or call kl_divergence for the present one"
@@ -76,7 +76,7 @@ class Loss:
 
     def backward(self) -> None:
         """Accumulate the gradient of `total`."""
-        (self.nll + self.kl_factor * self.kl_handle).backward()  # type: ignore[no-untyped-call]
+        (self.nll + self.kl_factor * self.kl_handle).backward()
 
     def item(self) -> float:
         """`total` as a number."""
@@ -101,8 +101,12 @@ def negative_elbo(
         raise UsageError(f"the temperature must be a number of at least 0, not {temperature}")
     if samples < 1:
         raise UsageError(f"the number of weight samples must be at least 1, not {samples}")
-    weights, kl_handle = draw_with_kl(net, samples)
-    outputs = net.outputs(x, weights=weights)
+    views, kl_handle = draw_with_kl(net, samples)
+    outputs = net.outputs(x, views=views)
     nll = likelihood.nll(outputs, y)
-    version = net.posterior.mean._version
-    return Loss(nll, temperature, kl_weight, num_data, outputs, net, kl_handle, version)
+    return Loss(nll, temperature, kl_weight, num_data, outputs, net, kl_handle, _version(net))
+
+
+def _version(net: BayesianModule) -> int:
+    """Grows whenever a parameter of the posterior is changed in place."""
+    return sum(parameter._version for parameter in net.posterior.parameters())

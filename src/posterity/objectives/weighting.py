@@ -2,7 +2,7 @@
 
     pi_i = lam^i / sum_{k=1..M} lam^k,   i = 1..M;      lam = 0 means pi_i = 0 (frequentist training)
 
-The loss of batch i has the factor M pi_i on its KL: 1 for lam = 1, and 1 on average over the epoch for any other lam > 0.
+The loss of batch i has the factor M pi_i on its KL: 1 for lam = 1, 1 on average for any lam > 0.
 Evaluated as softmax(i log lam), which subtracts the largest exponent: lam^k itself overflows for large M.
 """
 

@@ -1,10 +1,10 @@
 """Learning-rate schedules: pure functions of the step, so that they have no state to lose.
 
-    lr(step) = base_lr * factor(t),    t = step / total steps in [0, 1)
+lr(step) = base_lr * factor(t),    t = step / total steps in [0, 1)
 
-    constant  1
-    cosine    floor + (1 - floor) (1 + cos(pi t)) / 2
-    step      drop^k, k the number of milestones that t has passed
+constant  1
+cosine    floor + (1 - floor) (1 + cos(pi t)) / 2
+step      drop^k, k the number of milestones that t has passed
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Point(Posterior):
 
     def sample(self, noise: Tensor) -> Tensor:
         """The same weights (S, N), whatever the noise."""
-        return self.mean.expand(noise.shape[0], -1)
+        return self.mean.expand_as(noise)
 
     def log_density(self, weights: Tensor) -> Tensor:
         """+inf at the point, -inf elsewhere (S,)."""

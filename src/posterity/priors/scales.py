@@ -1,8 +1,8 @@
 """Prior standard deviations by rule, from a layer's numbers of inputs and outputs.
 
-    kaiming: sqrt(2 / ((1 + a^2) n_in))       a = 0 for plain ReLU (source 000's eq. 2.3.2, corrected)
-    xavier:  sqrt(2 / (n_in + n_out))
-    glorot:  sqrt(1 / n_in)
+kaiming: sqrt(2 / ((1 + a^2) n_in))       a = 0 for plain ReLU (source 000's eq. 2.3.2, corrected)
+xavier:  sqrt(2 / (n_in + n_out))
+glorot:  sqrt(1 / n_in)
 """
 
 from __future__ import annotations

@@ -55,9 +55,7 @@ def training_curves(history: Sequence[Mapping[str, float]]) -> Figure:
     figure, all_axes = _row(len(panels), width=3.9, height=3.1)
     for axes, (label, keys) in zip(all_axes, panels, strict=True):
         for colour, (key, name) in zip(COLOURS, keys.items(), strict=False):
-            points = [
-                (record.get(axis, i), record[key]) for i, record in enumerate(history, 1) if key in record
-            ]
+            points = [(record.get(axis, i), record[key]) for i, record in enumerate(history, 1) if key in record]
             if points:
                 x, y = zip(*points, strict=True)
                 marker = "o" if len(points) <= 30 else ""
@@ -85,9 +83,7 @@ def reliability_diagram(networks: Mapping[str, Reliability]) -> Figure:
         _draw_reliability(upper, table)
         upper.set_title(label, fontsize=11, color=INK)
         edges, counts = _numbers(table.edges), _numbers(table.counts)
-        lower.bar(
-            edges[:-1], counts / counts.sum(), width=np.diff(edges), align="edge", color=INK, alpha=0.55
-        )
+        lower.bar(edges[:-1], counts / counts.sum(), width=np.diff(edges), align="edge", color=INK, alpha=0.55)
         lower.yaxis.set_major_locator(MaxNLocator(nbins=2))
         lower.yaxis.set_major_formatter(_percent)
         lower.set_xlabel("confidence (max probability)")
@@ -140,9 +136,7 @@ def regression_band(
     for name, sd, colour, alpha in bands:
         half = BAND_SDS * sd
         label = f"{name}, ±{BAND_SDS:g} sd"
-        axes.fill_between(
-            at, centre - half, centre + half, color=colour, alpha=alpha, linewidth=0, label=label
-        )
+        axes.fill_between(at, centre - half, centre + half, color=colour, alpha=alpha, linewidth=0, label=label)
     axes.plot(at, centre, color=BLUE, linewidth=1.8, label="mean")
     axes.plot(*points, linestyle="", marker="o", markersize=3, color=INK, alpha=0.7, label="data")
     axes.set(xlabel="x", ylabel="y")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from posterity.objectives import Loss
 from posterity.training.history import Record
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 class Callback:
     """Does nothing at each of the loop's moments; override what you need."""
+
+    kept: ClassVar[bool] = True  # whether a checkpoint keeps its state; a mere display may come and go
 
     def on_start(self, training: Training) -> None:
         """Before the first step (of a new or a resumed training)."""

@@ -27,7 +27,7 @@ from posterity.training.tree import pack, unpack
 
 FORMAT, VERSION = "posterity-checkpoint", 1
 KEPT = 2
-NAME = re.compile(r"step-(\d{8})(-final)?")
+NAME = re.compile(r"step-(\d{8,})(-final)?")
 
 
 class CheckpointWarning(UserWarning):
@@ -43,7 +43,7 @@ class Checkpoints:
     def names(self) -> list[str]:
         """Names of the checkpoints, oldest first."""
         found = [p.name for p in self.folder.iterdir()] if self.folder.is_dir() else []
-        return sorted(name for name in found if NAME.fullmatch(name))
+        return sorted(filter(NAME.fullmatch, found), key=lambda name: (len(name.split("-")[1]), name))
 
     def write(self, step: int, state: Mapping[str, Any], *, final: bool = False) -> Path:
         """Store `state`; on failure (a full disk) the checkpoints that exist stay as they are."""
@@ -76,7 +76,9 @@ class Checkpoints:
                 f"the checkpoint of step {step} could not be written ({error}); {rest}. "
                 "Free some space, then continue with --resume."
             ) from error
-        for name in self.names()[:-KEPT]:
+        # Older ones, and damaged ones of later steps that a resumed run has passed over.
+        here = self.names().index(place.name)
+        for name in [*self.names()[: max(0, here + 1 - KEPT)], *self.names()[here + 1 :]]:
             shutil.rmtree(self.folder / name)
         return place
 

@@ -1,6 +1,6 @@
 """A run's directory: who may write in it, and where its files are.
 
-    config.toml  history.jsonl  checkpoint/  summary.json  figures/
+config.toml  history.jsonl  checkpoint/  summary.json  figures/
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class RunDirectory:
             raise UsageError(f"{self.path} is a file; give a directory for the run")
         if self.resume and not self.path.is_dir():
             raise UsageError(f"there is no run to resume in {self.path}")
+        if LOCK not in self._present(lock=True):
+            self._refuse_used()  # before a lock is left in somebody's directory
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / LOCK).open("a+")
@@ -84,16 +86,26 @@ class RunDirectory:
 
     def _claim(self) -> None:
         assert self._lock is not None
+        self._refuse_used()
         self._lock.truncate(0)
         self._lock.write(str(os.getpid()))
         self._lock.flush()
-        present = [p.name for p in self.path.iterdir() if p.name != LOCK]
         if self.overwrite:
-            for name in FILES:
-                (self.path / name).unlink(missing_ok=True)
-            for name in FOLDERS:
-                shutil.rmtree(self.path / name, ignore_errors=True)
-        elif present and not self.resume:
+            try:
+                for name in FILES:
+                    (self.path / name).unlink(missing_ok=True)
+                for name in FOLDERS:
+                    if (self.path / name).exists():
+                        shutil.rmtree(self.path / name)
+            except OSError as error:
+                raise UsageError(f"cannot clear {self.path}: {error}") from error
+
+    def _present(self, *, lock: bool = False) -> list[str]:
+        found = [p.name for p in self.path.iterdir()] if self.path.is_dir() else []
+        return [name for name in found if lock or name != LOCK]
+
+    def _refuse_used(self) -> None:
+        if self._present() and not (self.resume or self.overwrite):
             raise UsageError(
                 f"{self.path} is not empty; continue that run with --resume, start it anew with --overwrite, "
                 "or give another directory"

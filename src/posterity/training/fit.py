@@ -17,10 +17,11 @@ from posterity.core.errors import DataError, UsageError
 from posterity.core.randomness import derive
 from posterity.data import Dataset
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
+from posterity.optim import build_optimizer
 from posterity.training.callbacks import Callback
 from posterity.training.directory import RunDirectory
 from posterity.training.history import History
-from posterity.training.loop import Training
+from posterity.training.loop import Training, parameter_groups
 from posterity.training.progress import ProgressDisplay
 from posterity.training.settings import Settings
 from posterity.training.signals import Interrupted, SignalWatch
@@ -69,6 +70,7 @@ def fit(
     for part in (train, val):
         if part is not None:
             check_fit(net, net.likelihood, part)
+    build_optimizer(options.optimizer, parameter_groups(net), **options.optimizer_options)  # refuses wrong options
     shown = [ProgressDisplay()] if progress else []
     with ExitStack() as stack:
         directory = None
@@ -80,9 +82,7 @@ def fit(
         stack.enter_context(torch.random.fork_rng(devices=[]))
         torch.manual_seed(derive(options.seed, "modules"))
         history = History(directory.history if directory else None)
-        training = Training(
-            net, net.likelihood, train, val, options, history=history, callbacks=[*callbacks, *shown]
-        )
+        training = Training(net, net.likelihood, train, val, options, history=history, callbacks=[*callbacks, *shown])
         _run(training, directory, watch, checkpoint_seconds, dict(extra or {}))
     best = training.best.get("epoch") if options.patience else None
     return FitResult(net, history, training.stopped, best, training.seconds)
@@ -101,8 +101,10 @@ def _run(
         nonlocal written
         if directory is None or not (now or time.monotonic() - written >= checkpoint_seconds):
             return
+        training.check_weights()
+        training.history.flush()
         state = {**training.state(), "extra": extra}
-        directory.checkpoints.write(training.step, state, final=training.finished)
+        directory.checkpoints.write(training.step, state, final=bool(training.stopped))
         written = time.monotonic()
 
     def heed_signal() -> None:
@@ -110,25 +112,29 @@ def _run(
             checkpoint(now=True)
             raise Interrupted(watch.received, training.step)
 
+    def train_epoch() -> None:
+        for index in training.batches:
+            training.train_step(index)
+            if training.stopped:
+                return
+            if training.batches.position < training.batches.num_batches:  # the last step's follows the epoch's end
+                checkpoint()
+                heed_signal()
+
     kept = directory.checkpoints.read_latest() if directory and directory.resume else None
     if kept is not None:
         training.restore(kept)
     else:
+        training.history.restore(0)
         checkpoint(now=True)
     for callback in training.callbacks:
         callback.on_start(training)
     try:
-        while not training.finished:
-            for index in training.batches:
-                training.train_step(index)
-                if training.batches.position < training.batches.num_batches:
-                    checkpoint()
-                    heed_signal()
-                if training.finished:
-                    break
+        while not training.stopped:
+            train_epoch()
             training.end_epoch()
-            checkpoint(now=training.finished)
-            if not training.finished:
+            checkpoint(now=bool(training.stopped))
+            if not training.stopped:
                 heed_signal()
     finally:
         for callback in training.callbacks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -13,37 +14,42 @@ Record = dict[str, Any]
 
 
 class History(Sequence[Record]):
-    """Records in order; `offset` is the file's length, which a checkpoint remembers."""
+    """Records in order; a checkpoint remembers how many."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.records: list[Record] = []
-        self.offset = 0
 
     def append(self, record: Record) -> None:
         """Add a record and write its line through to the file."""
         self.records.append(record)
         if self.path is not None:
-            line = json.dumps(record) + "\n"
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(line)
-            self.offset += len(line.encode())
+                file.write(json.dumps(record) + "\n")
 
-    def restore(self, offset: int) -> None:
-        """Go back to `offset`: lines after it belong to work that a crash has lost and that is done again."""
-        self.offset, self.records = offset, []
+    def flush(self) -> None:
+        """Force the file to the disk: a checkpoint that counts on its lines must not outlive them."""
+        if self.path is not None and self.path.exists():
+            with self.path.open("rb") as file:
+                os.fsync(file.fileno())
+
+    def restore(self, count: int) -> None:
+        """Go back to `count` records: lines after them belong to work that a crash has lost and that is done again."""
+        self.records = []
         if self.path is None:
             return
-        size = self.path.stat().st_size if self.path.exists() else 0
-        if size < offset:
+        content = self.path.read_bytes() if self.path.exists() else b""
+        lines = [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+        if len(lines) < count:
             raise CorruptFileError(
-                f"{self.path} has {size} bytes, but the checkpoint was written when it had {offset}: "
+                f"{self.path} has {len(lines)} lines, but the checkpoint was written when it had {count}: "
                 "it was cut off or replaced; start again with --overwrite"
             )
-        if size > offset:
+        size = sum(map(len, lines[:count]))
+        if len(content) > size:
             with self.path.open("r+b") as file:
-                file.truncate(offset)
-        self.records = read_history(self.path) if offset else []
+                file.truncate(size)
+        self.records = read_history(self.path) if count else []
 
     @overload
     def __getitem__(self, index: int) -> Record: ...

@@ -28,6 +28,8 @@ from posterity.training.history import History, Record
 from posterity.training.scoring import brief_score
 from posterity.training.settings import Settings
 
+ADVICE = "Try a lower lr (a tenth), clip=1.0, a lower initial rho, or look for extreme values in the data."
+
 
 class Training:
     """One training of `net` on `train`, from the first step or from a restored state."""
@@ -59,7 +61,7 @@ class Training:
         self.step = 0
         self.sums = {"rows": 0.0, "nll": 0.0, "score": 0.0}
         self.best: dict[str, Any] = {}
-        self.stopped = ""
+        self.stopped = ""  # the reason, once there is nothing left to do
         net.noise_source = NoiseSource(derive(settings.seed, "training"))
         self._seconds_before = 0.0
         self._began = time.monotonic()
@@ -70,14 +72,14 @@ class Training:
         return self.batches.epoch
 
     @property
+    def current_epoch(self) -> int:
+        """The number, from 1, of the epoch whose steps were taken last; a callback may have cut it short."""
+        return self.batches.epoch + (self.batches.position > 0)
+
+    @property
     def seconds(self) -> float:
         """Time spent on it so far, over all resumptions."""
         return self._seconds_before + time.monotonic() - self._began
-
-    @property
-    def finished(self) -> bool:
-        """Whether there is nothing left to do."""
-        return bool(self.stopped)
 
     def stop(self, reason: str) -> None:
         """End the training after this step."""
@@ -112,6 +114,7 @@ class Training:
 
     def end_epoch(self) -> Record:
         """Validate, record, and decide whether to go on."""
+        self.check_weights()
         record = self._record()
         if self.val is not None:
             seed = derive(self.settings.seed, f"validation/{self.epoch}")
@@ -138,11 +141,11 @@ class Training:
             "batches": self.batches.state(),
             "noise": self.net.noise_source.state(),
             "global_generator": torch.get_rng_state(),
-            "history": self.history.offset,
+            "history": len(self.history),
             "sums": self.sums,
             "best": self.best,
             "stopped": self.stopped,
-            "callbacks": [callback.state() for callback in self.callbacks],
+            "callbacks": [callback.state() for callback in self._kept_callbacks()],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -151,6 +154,9 @@ class Training:
         changed = [f"{k} was {theirs.get(k)}, now {v}" for k, v in ours.items() if theirs.get(k) != v]
         if changed:
             raise UsageError("a run resumes only with the settings it began with: " + "; ".join(changed))
+        if len(state["callbacks"]) != len(self._kept_callbacks()):
+            found, given = len(state["callbacks"]), len(self._kept_callbacks())
+            raise UsageError(f"a run resumes only with the callbacks it began with: {found} then, {given} now")
         self.step, self.sums, self.best = state["step"], dict(state["sums"]), state["best"]
         self.stopped = state["stopped"]
         self.net.load_state_dict(state["net"])
@@ -159,10 +165,23 @@ class Training:
         self.net.noise_source.restore(state["noise"])
         torch.set_rng_state(state["global_generator"])
         self.history.restore(state["history"])
-        for callback, kept in zip(self.callbacks, state["callbacks"], strict=True):
+        for callback, kept in zip(self._kept_callbacks(), state["callbacks"], strict=True):
             callback.restore(kept)
         self._seconds_before = self.history[-1]["seconds"] if self.history else 0.0
         self._began = time.monotonic()
+
+    def _kept_callbacks(self) -> list[Callback]:
+        return [callback for callback in self.callbacks if callback.kept]
+
+    def check_weights(self) -> None:
+        """Refuse to record or store weights that the last step made NaN or infinite."""
+        for parameter in self.net.posterior.parameters():
+            bad = (~parameter.detach().isfinite()).nonzero()
+            if len(bad):
+                raise NonFiniteError(
+                    f"step {self.step}: it made weights of {self.net.layout.layer_at(int(bad[0]))} NaN or infinite. "
+                    + ADVICE
+                )
 
     def _check_and_clip(self, loss: Loss) -> None:
         parameters = [p for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
@@ -190,7 +209,7 @@ class Training:
             kl = kl_divergence(self.net.posterior, self.net.prior).item()
         weight = self.settings.temperature * (self.settings.kl_decay > 0)
         return {
-            "epoch": self.epoch,
+            "epoch": self.current_epoch,
             "step": self.step,
             "loss": nll + weight * kl / len(self.train),
             "nll": nll,
@@ -206,8 +225,8 @@ class Training:
             return
         if not self.best or record["val_nll"] < self.best["val_nll"]:
             weights = copy.deepcopy(dict(self.net.state_dict()))
-            self.best = {"val_nll": record["val_nll"], "epoch": self.epoch, "net": weights}
-        elif self.epoch - self.best["epoch"] >= self.settings.patience:
+            self.best = {"val_nll": record["val_nll"], "epoch": self.current_epoch, "net": weights}
+        elif self.current_epoch - self.best["epoch"] >= self.settings.patience:
             self.stop(f"no better validation nll for {self.settings.patience} epochs")
 
 
@@ -224,7 +243,11 @@ def non_finite(net: BayesianModule, loss: Loss, step: int) -> NonFiniteError:
     if not math.isfinite(loss.nll.item()):
         place = f"the loss is {loss.nll.item()}"
     else:
-        place = "the gradient of a deterministic weight is not finite"
+        # The norm squares the gradient, and so overflows before it.
+        place = "the gradient is too large"
+        for name, deterministic in net.named_parameters():
+            if deterministic.grad is not None and not deterministic.grad.isfinite().all():
+                place = f"the gradient of {name} is not finite"
         for parameter in net.posterior.parameters():
             if parameter.grad is not None and not parameter.grad.isfinite().all():
                 first = int((~parameter.grad.isfinite()).nonzero()[0])
@@ -234,5 +257,5 @@ def non_finite(net: BayesianModule, loss: Loss, step: int) -> NonFiniteError:
     size = net.posterior.mean.detach().abs()[worst].item()
     return NonFiniteError(
         f"step {step}: {place} (largest weight: {size:.3g}, in {net.layout.layer_at(worst)}). The step was not "
-        "taken. Try a lower lr (a tenth), clip=1.0, a lower initial rho, or look for extreme values in the data."
+        "taken. " + ADVICE
     )

@@ -18,6 +18,8 @@ REFRESH_SECONDS = 0.25
 class ProgressDisplay(Callback):
     """Shows nll, kl, accuracy and the time left."""
 
+    kept = False
+
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
         self._bar: Progress | None = None
@@ -31,9 +33,7 @@ class ProgressDisplay(Callback):
         if self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[state]}"))
             self._bar = Progress(*columns, TimeRemainingColumn(), console=self.console, expand=True)
-            self._task = self._bar.add_task(
-                "training", total=training.total_steps, completed=training.step, state=""
-            )
+            self._task = self._bar.add_task("training", total=training.total_steps, completed=training.step, state="")
             self._bar.start()
 
     def on_step(self, training: Training, loss: Loss) -> None:

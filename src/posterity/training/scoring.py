@@ -24,7 +24,10 @@ def brief_score(prediction: Prediction, data: Dataset) -> dict[str, float]:
         log_likelihood = metrics.gaussian_log_likelihood(prediction.samples, prediction.noise, data.y)
         return {"nll": -log_likelihood, "rmse": metrics.rmse(prediction.mean, data.y)}
     labels = data.y.long()
-    return {"nll": metrics.nll(prediction.mean, labels), "accuracy": metrics.accuracy(prediction.mean, labels)}
+    return {
+        "nll": metrics.nll(prediction.mean, labels),
+        "accuracy": metrics.accuracy(prediction.mean, labels),
+    }
 
 
 def _score_classes(prediction: Prediction, y: Tensor) -> dict[str, float]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from posterity.core.errors import UsageError, unknown_name
+from posterity.objectives import kl_weights
+from posterity.optim import OPTIMIZERS, build_schedule
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,13 @@ class Settings:
                 raise UsageError(f"{name} must be positive, or None, not {getattr(self, name)}")
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
             raise UsageError(f"the temperature must be a number of at least 0, not {self.temperature}")
+        # Names and rates, too, are refused here: before a run's directory is touched.
+        if self.optimizer not in OPTIMIZERS:
+            raise unknown_name("optimizer", self.optimizer, OPTIMIZERS)
+        if self.lr is not None and not self.lr > 0:
+            raise UsageError(f"the learning rate must be positive, not {self.lr}")
+        build_schedule(self.schedule, **self.schedule_options)
+        kl_weights(1, self.kl_decay)
 
     @classmethod
     def of(cls, **settings: Any) -> Settings:

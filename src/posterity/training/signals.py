@@ -16,9 +16,7 @@ class Interrupted(PosterityError):
     """The run was asked to stop by a signal, and did so in good order."""
 
     def __init__(self, number: int, step: int) -> None:
-        super().__init__(
-            f"stopped by {signal.Signals(number).name} after step {step}; continue with --resume"
-        )
+        super().__init__(f"stopped by {signal.Signals(number).name} after step {step}; continue with --resume")
         self.exit_code = 128 + number
 
 

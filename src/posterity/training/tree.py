@@ -16,6 +16,8 @@ def pack(tree: Any) -> tuple[dict[str, Tensor], str]:
     def walk(node: Any, path: str) -> Any:
         if isinstance(node, Tensor):
             # A copy of its own: safetensors refuses tensors that share memory.
+            if path in tensors:  # keys such as "a.b" beside "a": {"b": ...}, or 1 beside "1"
+                path = f"{path}#{len(tensors)}"
             tensors[path] = node.detach().cpu().contiguous().clone()
             return {"tensor": path}
         if isinstance(node, Mapping):

@@ -1,0 +1,39 @@
+# On a fresh machine with Python (3.10 or later) and make: `make demo`, `make test`, `make check`, `make bench`.
+PYTHON ?= python3
+BIN := .venv/bin
+BENCH := .venv-bench/bin
+
+.PHONY: env demo test check bench clean
+
+env: .venv/ready
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: env
+	$(BIN)/posterity demo --out runs/demo
+
+test: env
+	$(BIN)/python -m pytest
+
+check: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+# The peers live in an environment of their own: they bring old and heavy dependencies.
+.venv-bench/ready: pyproject.toml constraints.txt benchmarks/requirements.txt benchmarks/requirements-no-deps.txt
+	$(PYTHON) -m venv .venv-bench
+	$(BENCH)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BENCH)/python -m pip install --quiet --constraint constraints.txt -r benchmarks/requirements.txt
+	$(BENCH)/python -m pip install --quiet --no-deps -r benchmarks/requirements-no-deps.txt
+	touch $@
+
+bench: .venv-bench/ready
+	$(BENCH)/python benchmarks/step_time.py --out docs/benchmarks
+
+clean:
+	rm -rf .venv .venv-bench build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

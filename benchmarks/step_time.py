@@ -1,0 +1,138 @@
+"""Time of a training step and of a prediction with S weight samples, beside plain PyTorch and the peers.
+
+All candidates run interleaved in one process; a number is the median, over the rounds, of a candidate's time
+over plain PyTorch's in the same round, with quartiles. Plain PyTorch is eager, with Adam as it comes; its
+"prediction" is S passes of the one network.
+
+    python benchmarks/step_time.py --out docs/benchmarks
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import posterity as pt
+from interleave import Ratio, measure, ratios
+from networks import WORKLOADS, Workload
+from peers import PEERS, PeerUnavailable, Steps
+from posterity.optim import build_optimizer
+
+BASELINE, OURS = "pytorch", "posterity"
+
+
+def posterity_steps(workload: Workload) -> Steps:
+    """This library, as its README has it."""
+    likelihood = pt.Categorical()
+    net = pt.bayesian(workload.make_model(), rho=-5.0, likelihood=likelihood)
+    optimizer = build_optimizer("adam", [{"params": net.parameters()}], lr=1e-3)
+
+    def train_step(x: Tensor, y: Tensor) -> None:
+        optimizer.zero_grad()
+        pt.negative_elbo(net, likelihood, x, y, num_data=workload.num_data).backward()
+        optimizer.step()
+
+    def predict(x: Tensor, samples: int) -> Tensor:
+        return net.predict(x, samples).mean
+
+    return Steps(train_step, predict)
+
+
+def plain_predict(steps: Steps, x: Tensor, samples: int) -> None:
+    for _ in range(samples):
+        steps.predict(x, 1)
+
+
+def candidates(workload: Workload) -> tuple[dict[str, Steps], dict[str, str]]:
+    """The steps of everything that runs here, and why the rest does not."""
+    found, missing = {}, {}
+    for name, make in {**PEERS, OURS: posterity_steps}.items():
+        try:
+            torch.manual_seed(0)
+            found[name] = make(workload)
+        except PeerUnavailable as reason:
+            missing[name] = str(reason)
+    return found, missing
+
+
+def compare(workload: Workload, *, rounds: int, inner: int, samples: int) -> dict[str, Any]:
+    """Ratios of training steps and predictions on one workload."""
+    x, y = workload.make_batch()
+    found, missing = candidates(workload)
+    training: dict[str, Callable[[], None]] = {name: partial(s.train_step, x, y) for name, s in found.items()}
+    prediction: dict[str, Callable[[], Any]] = {name: partial(s.predict, x, samples) for name, s in found.items()}
+    prediction[BASELINE] = partial(plain_predict, found[BASELINE], x, samples)
+    step_times = measure(training, rounds, inner)
+    with torch.no_grad():
+        predict_times = measure(prediction, max(3, rounds // 3), 1)
+    return {
+        "step": ratios(step_times, BASELINE),
+        "predict": ratios(predict_times, BASELINE),
+        "milliseconds": {name: 1e3 * min(times) for name, times in step_times.items()},
+        "missing": missing,
+    }
+
+
+def table(results: dict[str, dict[str, Any]], kind: str) -> str:
+    """A Markdown table, a row a library, a column a workload."""
+    names = list(dict.fromkeys([BASELINE, OURS, *(n for r in results.values() for n in r[kind])]))
+    lines = ["| | " + " | ".join(results) + " |", "|---" * (len(results) + 1) + "|"]
+    for name in names:
+        cells = [str(r[kind][name]) if name in r[kind] else "n/a" for r in results.values()]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def report(results: dict[str, dict[str, Any]], args: argparse.Namespace) -> str:
+    threads = torch.get_num_threads()
+    text = [
+        "# Step time",
+        "",
+        f"Written by `make bench` ({args.rounds} rounds; torch {torch.__version__}, {threads} threads, "
+        f"{platform.machine()}). Ratios to plain PyTorch in the same round: median [quartiles].",
+        "",
+        "## Training step (one weight sample, Adam)",
+        "",
+        table(results, "step"),
+        "",
+        f"## Prediction with {args.samples} weight samples (plain PyTorch: {args.samples} passes)",
+        "",
+        table(results, "predict"),
+        "",
+    ]
+    for name, result in results.items():
+        text += [f"Not measured on {name}: {peer} ({reason})" for peer, reason in result["missing"].items()]
+    return "\n".join(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--samples", type=int, default=16)
+    parser.add_argument("--out", type=Path, help="folder for step_time.md and step_time.json")
+    args = parser.parse_args()
+    results = {}
+    for name in args.workloads:
+        workload = WORKLOADS[name]
+        inner = 1 if name == "resnet" else 5
+        results[name] = compare(workload, rounds=args.rounds, inner=inner, samples=args.samples)
+    text = report(results, args)
+    print(text)
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        (args.out / "step_time.md").write_text(text)
+        plain = json.dumps(results, indent=1, default=lambda r: vars(r) if isinstance(r, Ratio) else str(r))
+        (args.out / "step_time.json").write_text(plain + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""What the tests of training, faults, experiments and the command line share: small data, small networks, a runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # also in the processes that tests start
+
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+from posterity import data
+from posterity.cli.app import main
+from posterity.training.checkpoint import Checkpoints
+
+TINY = ("--dataset", "digits", "--model", "mlp", "--hidden", "16")
+
+
+@dataclass
+class Outcome:
+    """What a command printed and returned."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def cli(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., Outcome]:
+    """Run the command line in this process, in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["posterity", *map(str, arguments)])
+        monkeypatch.setattr("warnings.showwarning", None)  # put back afterwards: main replaces it
+        capsys.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        printed = capsys.readouterr()
+        return Outcome(code, printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture
+def train(cli: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """`posterity train` of a tiny network on digits, quietly, for one epoch unless told otherwise."""
+
+    def run(out: object, *options: object, epochs: int = 1) -> Outcome:
+        return cli("train", *TINY, "--epochs", epochs, "--quiet", "--out", out, *options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def digits() -> data.Splits:
+    """Digits, standardised."""
+    return data.load("digits").standardised()[0]
+
+
+@pytest.fixture(scope="session")
+def small(digits: data.Splits) -> data.Dataset:
+    """The first 60 digits."""
+    return digits.train.subset(torch.arange(60))
+
+
+@pytest.fixture(scope="session")
+def small_val(digits: data.Splits) -> data.Dataset:
+    """The first 40 test digits."""
+    return digits.test.subset(torch.arange(40))
+
+
+@pytest.fixture
+def make_net() -> Callable[..., pt.BayesianModule]:
+    """A tiny network for digits with weights that depend on `init` alone; `dropout` and `norm` add such layers."""
+
+    def make(
+        *, dropout: bool = False, norm: bool = False, width: int = 8, outputs: int = 10, init: int = 0, **options: Any
+    ) -> pt.BayesianModule:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(init)
+            layers = [nn.Flatten(), nn.Linear(64, width)]
+            layers += [nn.BatchNorm1d(width)] if norm else []
+            layers += [nn.ReLU()] + ([nn.Dropout(0.3)] if dropout else [])
+            model = nn.Sequential(*layers, nn.Linear(width, outputs))
+            return pt.bayesian(model, **{"rho": -4.0, "seed": 0, **options})
+
+    return make
+
+
+@pytest.fixture
+def newest() -> Callable[[Path], dict[str, Any]]:
+    """The state in a run's newest checkpoint."""
+
+    def read(run: Path) -> dict[str, Any]:
+        state = Checkpoints(run / "checkpoint").read_latest()
+        assert state is not None
+        return state
+
+    return read
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b)
+
+
+@pytest.fixture
+def same() -> Callable[[Any, Any], bool]:
+    """Whether two nested states are equal to the last bit."""
+    return _same
+
+
+@pytest.fixture
+def records() -> Callable[[Any], list[dict[str, Any]]]:
+    """A history (or a history file) without the one thing that depends on the clock."""
+
+    def clean(history: Any) -> list[dict[str, Any]]:
+        if isinstance(history, Path):
+            history = [json.loads(line) for line in history.read_text().splitlines()]
+        return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
+
+    return clean
+
+
+@pytest.fixture
+def checkpoint_bytes() -> Callable[[Path], dict[str, bytes]]:
+    """Every file below a run's newest checkpoint."""
+
+    def read(run: Path) -> dict[str, bytes]:
+        checkpoints = Checkpoints(run / "checkpoint")
+        name = checkpoints.names()[-1]
+        files = sorted((checkpoints.folder / name).iterdir())
+        return {f"{name}/{file.name}": file.read_bytes() for file in files}
+
+    return read

@@ -1,0 +1,88 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+from posterity.objectives import draw_with_kl, kl_divergence
+
+CENTRES = {"zero": 0.0, "number": 0.7, "pretrained": "pretrained"}
+
+
+def build(centre=0.0, posterior="mean_field"):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, 3, 2), nn.Tanh(), nn.Flatten(), nn.Linear(12, 2)).double()
+    net = pt.bayesian(model, prior=pt.Gaussian("kaiming", mean=centre), posterior=posterior, seed=3)
+    with torch.no_grad():
+        for parameter in net.posterior.parameters():
+            parameter += torch.randn(net.num_weights, dtype=torch.float64)
+        if posterior == "mean_field":
+            net.posterior.rho += 8  # centred on -2
+            net.posterior.rho[:4] = torch.tensor([-30.0, 19.9, 20.1, 45.0])
+    return net
+
+
+def both(net, samples, function):
+    """Gradients of `function(weights, kl)` by draw_with_kl, and by autograd through sample and kl_divergence."""
+    twin = copy.deepcopy(net)
+    parameters = list(net.posterior.parameters())
+    weights, handle = draw_with_kl(net, samples)
+    ours = torch.autograd.grad(function(weights, handle), parameters)
+    drawn = twin.draw(None if samples == 1 else samples)
+    torch.testing.assert_close(drawn, weights)
+    kl = kl_divergence(twin.posterior, twin.prior)
+    theirs = torch.autograd.grad(function(drawn, kl), list(twin.posterior.parameters()))
+    return ours, theirs
+
+
+@pytest.mark.parametrize("centre", CENTRES.values(), ids=CENTRES)
+@pytest.mark.parametrize("samples", [1, 4])
+@pytest.mark.parametrize("posterior", ["mean_field", "point"])
+@pytest.mark.parametrize("factor", [0.0, 0.3, 7.0])
+def test_gradient_equals_autograd(centre, samples, posterior, factor):
+    net = build(centre, posterior)
+    direction = torch.randn(net.num_weights, dtype=torch.float64)
+    loss = lambda w, kl: (torch.sin(w) * direction).mean() + factor * kl  # noqa: E731
+    for a, b in zip(*both(net, samples, loss), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_shapes_and_value_of_the_handle():
+    net = build()
+    weights, handle = draw_with_kl(net, 1)
+    assert weights.shape == (net.num_weights,)
+    assert handle.item() == 0
+    assert draw_with_kl(net, 3)[0].shape == (3, net.num_weights)
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_gradient_equals_differences_of_the_loss(samples):
+    net = build("pretrained")
+    with torch.no_grad():
+        net.posterior.rho[:4] = -1.0
+    x, y = torch.randn(3, 2, 3, 3, dtype=torch.float64), torch.tensor([0, 1, 1])
+    start, state = copy.deepcopy(net.posterior.state_dict()), net.noise_source.state()
+
+    def loss(shift):
+        net.posterior.load_state_dict({name: start[name] + shift.get(name, 0) for name in start})
+        net.noise_source.restore(state)
+        return pt.negative_elbo(net, pt.Categorical(), x, y, num_data=5, samples=samples)
+
+    loss({}).backward()
+    gradient = {name: p.grad.clone() for name, p in net.posterior.named_parameters()}
+    assert set(gradient) == {"mean", "rho"}
+    for name, slope in gradient.items():
+        for _ in range(5):
+            step = 1e-5 * torch.randn_like(slope)
+            change = loss({name: step}).item() - loss({name: -step}).item()
+            assert change == pytest.approx(2 * (slope * step).sum().item(), rel=1e-6, abs=1e-12)
+
+
+def test_changing_the_weights_before_backward_is_refused():
+    net = build()
+    weights, handle = draw_with_kl(net, 1)
+    with torch.no_grad():
+        net.posterior.mean += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        (weights.sum() + handle).backward()

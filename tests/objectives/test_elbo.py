@@ -1,0 +1,137 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+from posterity.core.errors import UsageError
+from posterity.objectives import kl_divergence
+from posterity.optim import OPTIMIZERS, build_optimizer
+
+X = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+Y = torch.arange(12) % 2
+
+
+def build(posterior="mean_field", **options):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    return pt.bayesian(model, posterior=posterior, rho=-2.0, seed=1, **options)
+
+
+def elbo(net, samples=1, **options):
+    return pt.negative_elbo(net, pt.Categorical(), X, Y, num_data=40, samples=samples, **options)
+
+
+def gradients(net):
+    return [p.grad.clone() for p in net.posterior.parameters()]
+
+
+@pytest.mark.parametrize("posterior", ["mean_field", "point"])
+@pytest.mark.parametrize(("temperature", "kl_weight"), [(1.0, 1.0), (0.3, 1.7), (0.0, 1.0), (1.0, 0.0)])
+def test_total_by_its_parts(posterior, temperature, kl_weight):
+    net = build(posterior)
+    loss = elbo(net, 3, temperature=temperature, kl_weight=kl_weight)
+    kl = kl_divergence(net.posterior, net.prior)
+    torch.testing.assert_close(loss.kl, kl)
+    torch.testing.assert_close(loss.nll, pt.Categorical().nll(loss.outputs, Y))
+    torch.testing.assert_close(loss.total, loss.nll + temperature * kl_weight * kl / 40)
+    assert loss.item() == loss.total.item()
+    assert (loss.temperature, loss.kl_weight, loss.num_data) == (temperature, kl_weight, 40)
+
+
+def test_nll_is_that_of_the_drawn_weights():
+    net = build()
+    weights = copy.deepcopy(net).draw(4)
+    loss = elbo(net, 4)
+    expected = torch.stack([nn.functional.cross_entropy(net.call(w, X), Y) for w in weights]).mean()
+    torch.testing.assert_close(loss.nll, expected)
+    assert loss.outputs.shape == (4, 12, 2)
+
+
+@pytest.mark.parametrize("posterior", ["mean_field", "point"])
+@pytest.mark.parametrize("samples", [1, 4])
+@pytest.mark.parametrize("temperature", [0.0, 0.5])
+def test_backward_is_the_totals(posterior, samples, temperature):
+    nets = [build(posterior) for _ in range(4)]
+    elbo(nets[0], samples, temperature=temperature).backward()
+    elbo(nets[1], samples, temperature=temperature).total.backward()
+    (2 * elbo(nets[2], samples, temperature=temperature).total).backward()
+    draw = nets[3].draw(None if samples == 1 else samples)
+    plain = pt.Categorical().nll(nets[3].outputs(X, weights=draw), Y)
+    (plain + temperature * kl_divergence(nets[3].posterior, nets[3].prior) / 40).backward()
+    for a, b, doubled, reference in zip(*map(gradients, nets), strict=True):
+        torch.testing.assert_close(a, b)
+        torch.testing.assert_close(2 * a, doubled)
+        torch.testing.assert_close(a, reference)
+
+
+def test_backward_accumulates():
+    once, twice = build(), build()
+    elbo(once).backward()
+    state = copy.deepcopy(twice.noise_source)
+    elbo(twice).backward()
+    twice.noise_source = state
+    elbo(twice).backward()
+    for a, b in zip(gradients(once), gradients(twice), strict=True):
+        torch.testing.assert_close(2 * a, b)
+
+
+def test_reading_the_parts_does_not_change_the_gradient():
+    quiet, read = build(), build()
+    elbo(quiet).backward()
+    loss = elbo(read)
+    assert loss.kl > 0
+    assert loss.kl_by_layer
+    loss.backward()
+    for a, b in zip(gradients(quiet), gradients(read), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("group", ["mean", "sd"])
+def test_kl_after_a_step_is_refused(name, group):
+    net = build()
+    optimizer = build_optimizer(name, [{"params": net.posterior.groups()[group]}], lr=0.1)
+    loss, read = elbo(net), elbo(net)
+    value = read.kl.item()
+    loss.backward()
+    optimizer.step()
+    for part in ("kl", "total", "kl_by_layer"):
+        with pytest.raises(UsageError, match="before the optimiser's step"):
+            getattr(loss, part)
+    assert read.kl.item() == value
+    assert elbo(net).kl.item() != value
+
+
+def test_learnt_noise_gets_its_gradient():
+    net = pt.bayesian(nn.Linear(3, 1), rho=-2.0, seed=1)
+    likelihood = pt.GaussianNoise("learnt")
+    pt.negative_elbo(net, likelihood, X, X[:, :1], num_data=12).backward()
+    assert likelihood.rho.grad.abs() > 0
+
+
+def test_temperature_zero_leaves_the_prior_out():
+    narrow, wide = (build(prior=pt.Gaussian(scale)) for scale in (1e-3, 10.0))
+    for net in (narrow, wide):
+        elbo(net, temperature=0.0).backward()
+    for a, b in zip(gradients(narrow), gradients(wide), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_point_with_temperature_one_is_map():
+    net = build("point", prior=pt.Gaussian(0.5))
+    loss = elbo(net)
+    log_prior = torch.distributions.Normal(0, 0.5).log_prob(net.posterior.mean).sum()
+    joint = -nn.functional.cross_entropy(net(X), Y) * 40 + log_prior
+    torch.testing.assert_close(loss.total, -joint / 40)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"num_data": 0}, {"samples": 0}, {"temperature": -1.0}, {"temperature": float("nan")}],
+    ids=str,
+)
+def test_wrong_values(wrong):
+    with pytest.raises(UsageError):
+        pt.negative_elbo(build(), pt.Categorical(), X, Y, **{"num_data": 12, **wrong})
