@@ -79,13 +79,9 @@ def _options() -> list[inspect.Parameter]:
     for name, field in Run.model_fields.items():
         types = [t for t in (field.annotation, *get_args(field.annotation)) if t in (int, float, str)]
         plain = str if name in (*LISTS, *NUMBER_OR_NAME) or not types else types[0]
-        default = field.default
-        shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
-        option = typer.Option(
-            f"--{name.replace('_', '-')}",
-            help=field.description,
-            show_default=shown if default not in (None, ()) else False,
-        )
+        default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
+        shown = "" if default in (None, "") else f"; default {default}"
+        option = typer.Option(f"--{name.replace('_', '-')}", help=f"{field.description}{shown}", show_default=False)
         annotation = Annotated[Optional[plain], option]  # type: ignore[valid-type]  # noqa: UP045
         parameters.append(inspect.Parameter(name, kind, default=None, annotation=annotation))
     extra: dict[str, tuple[Any, Any]] = {
