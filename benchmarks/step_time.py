@@ -2,7 +2,8 @@
 
 All candidates run interleaved in one process; a number is the median, over the rounds, of a candidate's time
 over plain PyTorch's in the same round, with quartiles. Plain PyTorch is eager, with Adam as it comes; its
-"prediction" is S passes of the one network.
+"prediction" is S passes of the one network. Steps go through many different batches: on a single one a network
+soon has gradients so small that the processor's handling of denormal numbers is what is measured.
 
     python benchmarks/step_time.py --out docs/benchmarks
 """
@@ -14,6 +15,7 @@ import json
 import platform
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from peers import PEERS, PeerUnavailable, Steps
 from posterity.optim import build_optimizer
 
 BASELINE, OURS = "pytorch", "posterity"
+NUM_BATCHES = 50
 
 
 def posterity_steps(workload: Workload) -> Steps:
@@ -46,15 +49,22 @@ def posterity_steps(workload: Workload) -> Steps:
     return Steps(train_step, predict)
 
 
+def on_many_batches(workload: Workload, steps: Steps) -> Callable[[], None]:
+    """A training step on the next of NUM_BATCHES batches."""
+    batches = cycle([workload.make_batch(seed=number) for number in range(NUM_BATCHES)])
+    return lambda: steps.train_step(*next(batches))
+
+
 def plain_predict(steps: Steps, x: Tensor, samples: int) -> None:
     for _ in range(samples):
         steps.predict(x, 1)
 
 
-def candidates(workload: Workload) -> tuple[dict[str, Steps], dict[str, str]]:
-    """The steps of everything that runs here, and why the rest does not."""
+def candidates(workload: Workload, peers: list[str] | None) -> tuple[dict[str, Steps], dict[str, str]]:
+    """The steps of everything (or of `peers`) that runs here, and why the rest does not."""
     found, missing = {}, {}
-    for name, make in {**PEERS, OURS: posterity_steps}.items():
+    chosen = {name: make for name, make in PEERS.items() if peers is None or name in [BASELINE, *peers]}
+    for name, make in {**chosen, OURS: posterity_steps}.items():
         try:
             torch.manual_seed(0)
             found[name] = make(workload)
@@ -63,11 +73,13 @@ def candidates(workload: Workload) -> tuple[dict[str, Steps], dict[str, str]]:
     return found, missing
 
 
-def compare(workload: Workload, *, rounds: int, inner: int, samples: int) -> dict[str, Any]:
+def compare(
+    workload: Workload, *, peers: list[str] | None, rounds: int, inner: int, samples: int
+) -> dict[str, Any]:
     """Ratios of training steps and predictions on one workload."""
-    x, y = workload.make_batch()
-    found, missing = candidates(workload)
-    training: dict[str, Callable[[], None]] = {name: partial(s.train_step, x, y) for name, s in found.items()}
+    x, _ = workload.make_batch()
+    found, missing = candidates(workload, peers)
+    training = {name: on_many_batches(workload, steps) for name, steps in found.items()}
     prediction: dict[str, Callable[[], Any]] = {name: partial(s.predict, x, samples) for name, s in found.items()}
     prediction[BASELINE] = partial(plain_predict, found[BASELINE], x, samples)
     step_times = measure(training, rounds, inner)
@@ -116,6 +128,7 @@ def report(results: dict[str, dict[str, Any]], args: argparse.Namespace) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
+    parser.add_argument("--peers", nargs="*", help="only these beside plain PyTorch and this library")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--out", type=Path, help="folder for step_time.md and step_time.json")
@@ -124,7 +137,7 @@ def main() -> None:
     for name in args.workloads:
         workload = WORKLOADS[name]
         inner = 1 if name == "resnet" else 5
-        results[name] = compare(workload, rounds=args.rounds, inner=inner, samples=args.samples)
+        results[name] = compare(workload, peers=args.peers, rounds=args.rounds, inner=inner, samples=args.samples)
     text = report(results, args)
     print(text)
     if args.out:

@@ -141,15 +141,18 @@ class BayesianModule(nn.Module):
             raise UsageError("the network has no likelihood yet: train it with fit, or give bayesian(likelihood=...)")
         if len(x) == 0:
             raise UsageError("cannot predict for no inputs")
+        if samples < 1 or batch_size < 1:
+            raise UsageError(f"samples and batch_size must be at least 1, not {samples} and {batch_size}")
         samples = samples if self.posterior.random else 1
-        source, was_training = self.noise_source, self.training
+        source, modes = self.noise_source, [(module, module.training) for module in self.modules()]
         if seed is not None:
             self.noise_source = NoiseSource(seed)
         self.eval()
         try:
             outputs = self._all_outputs(x, samples, batch_size)
         finally:
-            self.train(was_training)
+            for module, training in modes:  # each its own: parts of a network may be frozen in eval mode
+                module.training = training
             self.noise_source = source
         parts = outputs.split(batch_size, dim=1)
         return Prediction.concatenate([self.likelihood.predict(part) for part in parts])
@@ -165,10 +168,10 @@ class BayesianModule(nn.Module):
 
     def _evaluates_together(self, args: tuple[Any, ...]) -> bool:
         if self._folds is None:
-            own_code = [m for m in self.model.modules() if any(True for _ in m.children())]
-            leaves = [m for m in self.model.modules() if m not in own_code]
-            self._folds = all(isinstance(m, FOLDING + CONVOLUTIONAL) for m in leaves)
-            self._convolves = any(isinstance(m, CONVOLUTIONAL) for m in leaves)
+            # The user's own composition is tried; PyTorch's (attention, for instance) is known not to fold well.
+            known = [m for m in self.model.modules() if not list(m.children()) or type(m).__module__.startswith("torch.")]
+            self._folds = all(isinstance(m, FOLDING + CONVOLUTIONAL) for m in known)
+            self._convolves = any(isinstance(m, CONVOLUTIONAL) for m in known)
         rows = args[0].shape[0] if args and isinstance(args[0], Tensor) and args[0].dim() else 1
         return self._folds and (rows < FEW_ROWS or not self._convolves)
 

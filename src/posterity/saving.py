@@ -6,15 +6,17 @@ The architecture itself is code and is not stored: `load` takes a module of the 
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import safetensors
 import torch
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, UsageError
@@ -44,7 +46,8 @@ def rebuild(description: dict[str, Any], model: nn.Module) -> BayesianModule:
         if name not in known or list(known[name].shape) != shape:
             found = list(known[name].shape) if name in known else "nothing of that name"
             raise UsageError(f"the saved network has weights {name} of shape {shape}; the module has {found}")
-    layout = Layout.of(model, lambda name, parameter: name in description["weights"])
+    entries = {e.name: e for e in Layout.of(model, lambda name, _: name in description["weights"]).entries}
+    layout = Layout(tuple(entries[name] for name in description["weights"]))  # the vector's order, not the module's
     zeros = torch.zeros(layout.num_weights)
     posterior = Point(zeros) if description["posterior"] == "point" else MeanField(zeros, zeros)
     centre = torch.zeros_like(zeros) if description["prior"]["centred"] else None
@@ -56,11 +59,11 @@ def rebuild(description: dict[str, Any], model: nn.Module) -> BayesianModule:
 def save(net: BayesianModule, path: str | Path) -> None:
     """Write `net` (posterior, prior, likelihood, deterministic weights, buffers) to `path`, atomically."""
     path = Path(path)
-    header = {"format": FORMAT, "version": VERSION, **describe(net)}
+    header = json.dumps({"format": FORMAT, "version": VERSION, **describe(net)})
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in net.state_dict().items()}
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        save_file(tensors, partial, metadata={"posterity": json.dumps(header)})
+        save_file(tensors, partial, metadata={"posterity": header, "sha256": _digest(header, tensors)})
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
@@ -70,8 +73,11 @@ def load(path: str | Path, model: nn.Module) -> BayesianModule:
     """The network saved at `path`; `model` gives the architecture and is left as it is."""
     try:
         with safetensors.safe_open(Path(path), framework="pt") as file:
-            header = json.loads(file.metadata()["posterity"])
+            metadata = file.metadata()
+            header = json.loads(metadata["posterity"])
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        if metadata["sha256"] != _digest(metadata["posterity"], tensors):
+            raise ValueError("its contents do not match their SHA-256")
     except FileNotFoundError as error:
         raise UsageError(f"there is no file {path}") from error
     except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
@@ -85,3 +91,12 @@ def load(path: str | Path, model: nn.Module) -> BayesianModule:
     except RuntimeError as error:
         raise UsageError(f"{path} does not fit this module: {error}") from error
     return net
+
+
+def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of all that is stored: safetensors itself does not notice altered values."""
+    digest = hashlib.sha256(header.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

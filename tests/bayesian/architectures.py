@@ -16,6 +16,17 @@ class First(nn.Module):
         return self.module(x)[0]
 
 
+class Unrolled(nn.Module):
+    """Two steps of a recurrent cell: the first starts from zero and does not use the recurrent weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(3, 4)
+
+    def forward(self, x):
+        return self.cell(x, self.cell(x))
+
+
 class SelfAttention(nn.Module):
     def __init__(self, **options):
         super().__init__()
@@ -81,7 +92,7 @@ VECTOR, SERIES, IMAGE, VOLUME = (5, 3), (4, 2, 6), (4, 2, 6, 6), (2, 2, 4, 4, 4)
 ARCHITECTURES = {
     "linear": (lambda: nn.Linear(3, 2), VECTOR),
     "mlp": (lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), VECTOR),
-    "bilinear": (lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.PReLU(4), nn.Linear(4, 2)), VECTOR),
+    "prelu": (lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.PReLU(4), nn.Linear(4, 2)), VECTOR),
     "conv1d": (lambda: nn.Sequential(nn.Conv1d(2, 4, 3, groups=2), nn.Flatten(), nn.Linear(16, 2)), SERIES),
     "conv2d": (
         lambda: nn.Sequential(
@@ -95,19 +106,21 @@ ARCHITECTURES = {
     "lstm": (lambda: First(nn.LSTM(6, 3, num_layers=2, bidirectional=True, batch_first=True)), SERIES),
     "projected lstm": (lambda: First(nn.LSTM(6, 4, proj_size=2, batch_first=True)), SERIES),
     "gru": (lambda: First(nn.GRU(6, 3)), SERIES),
-    "rnn cell": (lambda: nn.RNNCell(3, 4), VECTOR),
+    "cell": (Unrolled, VECTOR),
     "attention": (SelfAttention, (3, 5, 4)),
     "attention with other keys": (lambda: SelfAttention(kdim=8, vdim=8, add_bias_kv=True), (3, 5, 4)),
     "transformer": (
         lambda: nn.TransformerEncoderLayer(4, 2, dim_feedforward=8, dropout=0.0, batch_first=True), (3, 5, 4)
     ),
-    "decoder": (
+    "embedding": (
         lambda: nn.Sequential(nn.Embedding(6, 4), nn.Flatten(), nn.Linear(20, 3)), (3, 5)
     ),
     "embedding bag": (lambda: nn.Sequential(nn.EmbeddingBag(6, 4), nn.Linear(4, 3)), (3, 5)),
     "batch norm": (lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), VECTOR),
     "layer norm": (lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2)), VECTOR),
-    "group norm": (lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(64, 2)), IMAGE),
+    "group norm": (
+        lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(64, 2)), IMAGE
+    ),
     "residual": (Residual, IMAGE),
     "shared": (Shared, VECTOR),
     "tied": (Tied, (3, 5)),
@@ -117,7 +130,7 @@ ARCHITECTURES = {
     ),
     "spectral norm": (lambda: parametrizations.spectral_norm(nn.Linear(3, 4)), VECTOR),
 }  # fmt: skip
-INDEXED = {"decoder", "embedding bag", "tied"}
+INDEXED = {"embedding", "embedding bag", "tied"}
 
 
 def make(name):

@@ -84,9 +84,7 @@ def test_gradient_of_views_is_one_vector():
     layout = Layout.of(net())
     vector = torch.randn(layout.num_weights, dtype=torch.float64, requires_grad=True)
     sum((i + 1) * v.sum() for i, v in enumerate(layout.views(vector).values())).backward()
-    expected = layout.flatten(
-        {e.name: torch.full(e.shape, i + 1.0).double() for i, e in enumerate(layout.entries)}
-    )
+    expected = layout.flatten({e.name: torch.full(e.shape, i + 1.0).double() for i, e in enumerate(layout.entries)})
     assert torch.equal(vector.grad, expected)
 
 

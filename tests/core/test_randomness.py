@@ -46,8 +46,11 @@ def test_rows_and_neighbours_are_independent():
 
 
 def test_no_block_is_repeated():
-    z = NoiseSource(5).normal((100_000,), SINGLE)
-    assert len(z.unique()) > 99_000
+    z = NoiseSource(5).normal((100_000,), DOUBLE)
+    assert len(z.unique()) == 100_000
+    # Of 2^22 equally likely values, this many are expected to occur.
+    single = len(NoiseSource(5).normal((100_000,), SINGLE).unique())
+    assert single > 0.999 * 2**22 * (1 - np.exp(-100_000 / 2**22))
 
 
 def test_seeds_differ_and_repeat():

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import torch
 
-from posterity.experiments import Run, train_run
+from posterity.experiments import Run, train, train_run
 from posterity.training import checkpoint, history
 
-RUN = Run(dataset="digits", model="mlp", hidden=(16,), epochs=6, batch_size=100, patience=50)
+RUN = Run(dataset="digits", model="mlp", hidden=(16,), epochs=4, batch_size=200, patience=50)
 FAILED = 77
 
 
@@ -91,7 +91,7 @@ def at_points(folder: Path) -> list[str]:
             (checkpoint, "_flush", (2, 5, 6, 7, 8)),
             (checkpoint.shutil, "rmtree", (5, 6, 7, 8)),
             (Path, "rename", (2, 3)),
-            (history.History, "append", (1, 2, 6)),
+            (history.History, "append", (1, 2, 4)),
             (os, "replace", (1, 2)),
         )
         for call in calls
@@ -107,6 +107,8 @@ def at_points(folder: Path) -> list[str]:
 
 if __name__ == "__main__":
     torch.optim.Adam([torch.zeros(1)])  # imports much on first use
+    parts = train.build_data(RUN)
+    train.build_data = lambda run: parts
     place, start = Path(sys.argv[1]), int(sys.argv[2])
     result = at_points(place) if sys.argv[3] == "points" else at_random(place, start, int(sys.argv[4]))
     print(json.dumps(result))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import shutil
 
 import pytest
 import torch
@@ -54,7 +53,7 @@ def test_damaged_newest_falls_back(two, same, file, damage):
     if damage == "a folder":
         path.mkdir()
     elif damage != "missing":
-        new = {"truncated": content[:-1], "empty": b"", "longer": content + b"0"}[damage]
+        new = {"truncated": content[: len(content) // 2], "empty": b"", "longer": content + b"0"}[damage]
         path.write_bytes(new)
     with pytest.warns(CheckpointWarning, match=r"step-00000002 is damaged.*falling back"):
         assert same(two.read_latest(), state(1))
@@ -219,20 +218,20 @@ def test_a_run_goes_on_from_the_earlier_checkpoint(make_net, small, tmp_path, ch
     assert records(tmp_path / "run" / "history.jsonl") == records(tmp_path / "whole" / "history.jsonl")
 
 
-def test_the_command_line_with_damaged_checkpoints(train, cli, tmp_path, recwarn):
+@pytest.mark.filterwarnings("default::posterity.training.CheckpointWarning")
+def test_the_command_line_with_damaged_checkpoints(train, cli, tmp_path):
     assert train("run", "--checkpoint-seconds", 0).code == 0
     first, second = sorted((tmp_path / "run" / "checkpoint").iterdir())
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")
     (second / "state.safetensors").write_bytes(b"broken")
-    with pytest.warns(CheckpointWarning):
-        done = cli("evaluate", "run", "--samples", 2, "--json")
+    done = cli("evaluate", "run", "--samples", 2, "--json")
     assert done.code == 0
+    assert done.json["samples"] == 2
+    assert "warning: checkpoint" in done.err
     assert "not finished" in done.err
     (first / "manifest.json").unlink()
     for command in (("evaluate", "run"), ("train", "--out", "run", "--resume")):
-        with pytest.warns(CheckpointWarning):
-            done = cli(*command)
+        done = cli(*command)
         assert done.code == 4
         assert done.out == ""
-        assert done.err.startswith("error: no checkpoint can be read")
-        assert done.err.count("\n") == 1
+        assert "error: no checkpoint can be read" in done.err
+        assert done.err.count("\n") == 2  # a warning, an error

@@ -41,14 +41,14 @@ def test_twenty_kills_at_random_moments_and_one_at_each_write(tmp_path, checkpoi
     for run in runs:
         assert checkpoint_bytes(run) == checkpoint_bytes(whole), run.name
         assert records(run / "history.jsonl") == records(whole / "history.jsonl"), run.name
-        assert [r["epoch"] for r in records(run / "history.jsonl")] == [1, 2, 3, 4, 5, 6]
+        assert [r["epoch"] for r in records(run / "history.jsonl")] == [1, 2, 3, 4]
         assert (run / "config.toml").read_bytes() == (whole / "config.toml").read_bytes()
         assert json.loads((run / "summary.json").read_text())["stopped"] == "epochs"
 
 
 def start(out, *options):
-    command = [sys.executable, "-m", "posterity.cli", "train", *LONG, "--out", str(out), *map(str, options)]
-    command[1:3] = ["-c", "from posterity.cli import main; main()"]
+    program = [sys.executable, "-c", "from posterity.cli import main; main()"]
+    command = [*program, "train", *LONG, "--quiet", "--out", str(out), *map(str, options)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -27,9 +27,7 @@ def epoch(net, order, batch_size, samples=2, lam=1.0):
     total = 0.0
     for rows, weight in zip(batches, kl_weights(len(batches), lam).tolist(), strict=True):
         net.noise_source.restore(state)
-        loss = pt.negative_elbo(
-            net, pt.Categorical(), X[rows], Y[rows], num_data=N, samples=samples, kl_weight=weight
-        )
+        loss = pt.negative_elbo(net, pt.Categorical(), X[rows], Y[rows], num_data=N, samples=samples, kl_weight=weight)
         total += loss.item() / len(batches)
         loss.backward()
     net.noise_source.restore(state)

@@ -27,7 +27,8 @@ def both(net, samples, function):
     """Gradients of `function(weights, kl)` by draw_with_kl, and by autograd through sample and kl_divergence."""
     twin = copy.deepcopy(net)
     parameters = list(net.posterior.parameters())
-    weights, handle = draw_with_kl(net, samples)
+    views, handle = draw_with_kl(net, samples)
+    weights = net.layout.flatten(views)
     ours = torch.autograd.grad(function(weights, handle), parameters)
     drawn = twin.draw(None if samples == 1 else samples)
     torch.testing.assert_close(drawn, weights)
@@ -50,10 +51,43 @@ def test_gradient_equals_autograd(centre, samples, posterior, factor):
 
 def test_shapes_and_value_of_the_handle():
     net = build()
-    weights, handle = draw_with_kl(net, 1)
-    assert weights.shape == (net.num_weights,)
+    views, handle = draw_with_kl(net, 1)
+    assert {n: tuple(v.shape) for n, v in views.items()} == {e.name: e.shape for e in net.layout.entries}
+    assert views["0.weight"].is_contiguous(memory_format=torch.channels_last)
     assert handle.item() == 0
-    assert draw_with_kl(net, 3)[0].shape == (3, net.num_weights)
+    assert draw_with_kl(net, 3)[0]["0.weight"].shape == (3, 3, 2, 2, 2)
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_unused_weights_get_the_gradient_of_the_kl_alone(samples):
+    net, twin = build(0.7), build(0.7)
+    views, handle = draw_with_kl(net, samples)
+    (views["3.bias"].square().sum() + 2 * handle).backward()
+    (2 * kl_divergence(twin.posterior, twin.prior)).backward()
+    for ours, theirs in zip(net.posterior.parameters(), twin.posterior.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad[:-2], theirs.grad[:-2])
+        assert not torch.isclose(ours.grad[-2:], theirs.grad[-2:]).any()
+
+
+def test_gradients_shared_with_others_are_left_alone():
+    net = build(0.7)
+    views, handle = draw_with_kl(net, 1)
+    other = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    factor = torch.tensor([3.0, 4.0], dtype=torch.float64)
+    (((views["3.bias"] + other) * factor).sum() + 5 * handle).backward()
+    assert torch.equal(other.grad, factor)
+
+
+def test_a_second_backward_is_right_or_refused():
+    net = build()
+    views, handle = draw_with_kl(net, 1)
+    loss = sum(v.sin().sum() for v in views.values()) + handle
+    first = torch.autograd.grad(loss, net.posterior.rho, retain_graph=True)[0]
+    try:
+        second = torch.autograd.grad(loss, net.posterior.rho)[0]
+    except RuntimeError:
+        return
+    torch.testing.assert_close(first, second)
 
 
 @pytest.mark.parametrize("samples", [1, 3])
@@ -81,8 +115,8 @@ def test_gradient_equals_differences_of_the_loss(samples):
 
 def test_changing_the_weights_before_backward_is_refused():
     net = build()
-    weights, handle = draw_with_kl(net, 1)
+    views, handle = draw_with_kl(net, 1)
     with torch.no_grad():
         net.posterior.mean += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        (weights.sum() + handle).backward()
+        (views["3.bias"].sum() + handle).backward()

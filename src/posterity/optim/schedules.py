@@ -1,32 +1,51 @@
-"""Learning-rate schedules: pure functions of the step, so that they have no state to lose.
+"""Learning-rate schedules.
 
-lr(step) = base_lr * factor(t),    t = step / total steps in [0, 1)
+    lr(step) = base_lr * factor(t),    t = share of all steps done, in [0, 1)
 
-constant  1
-cosine    floor + (1 - floor) (1 + cos(pi t)) / 2
-step      drop^k, k the number of milestones that t has passed
+    constant   1
+    cosine     floor + (1 - floor) (1 + cos(pi t)) / 2
+    step       drop^k, k the number of milestones that t has passed
+    cyclic     c cycles; u = place in the cycle in [0, 1)
+                 triangular   floor + (1 - floor) (1 - |2 u - 1|)             up, then down
+                 cosine       floor + (1 - floor) (1 + cos(pi u)) / 2         restarts
+    one-cycle  from `start` up to 1 over the first share `peak`, then down to `end`, both along half a cosine
+    plateau    multiplied by `drop`, not below `floor`, after `patience` epochs without a better metric
+
+A warm-up over a share w of the training ramps linearly, (t / w) * factor(0), and leaves the rest of the training
+to the schedule, whose t then runs from 0 to 1. All but `plateau` are pure functions of t: they have no state to
+lose. `plateau` keeps its state, which goes into checkpoints.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from posterity.core.errors import UsageError, unknown_name
 
 
-class Schedule(Protocol):
+class Schedule:
     """A factor on the base rate."""
 
     def factor(self, progress: float) -> float:
         """The factor when a share `progress` of all steps is done."""
-        ...
+        raise NotImplementedError
+
+    def observe(self, record: Mapping[str, Any]) -> None:
+        """Look at an epoch's record; only `plateau` does."""
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must keep of it."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state`."""
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(Schedule):
     """Always the base rate."""
 
     def factor(self, progress: float) -> float:
@@ -35,18 +54,18 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Schedule):
     """From the base rate down to `floor` times it along half a cosine."""
 
     floor: float = 0.0
 
     def factor(self, progress: float) -> float:
         """(1 + cos(pi t)) / 2 above the floor."""
-        return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * progress))
+        return _fall(progress, 1.0, self.floor)
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Schedule):
     """Multiplied by `drop` at each of the `milestones` (shares of the training)."""
 
     milestones: Sequence[float] = (0.5, 0.75)
@@ -57,18 +76,137 @@ class Step:
         return self.drop ** sum(progress >= milestone for milestone in self.milestones)
 
 
-SCHEDULES: dict[str, type[Constant] | type[Cosine] | type[Step]] = {
+@dataclass(frozen=True)
+class Cyclic(Schedule):
+    """`cycles` equal cycles between `floor` and 1."""
+
+    cycles: int = 4
+    floor: float = 0.0
+    shape: str = "triangular"
+
+    def __post_init__(self) -> None:
+        if self.shape not in ("triangular", "cosine"):
+            raise unknown_name("shape of a cycle", self.shape, ("triangular", "cosine"))
+        if self.cycles < 1:
+            raise UsageError(f"a cyclic schedule needs at least one cycle, not {self.cycles}")
+
+    def factor(self, progress: float) -> float:
+        """Up and down, or down and back."""
+        place = (progress * self.cycles) % 1.0
+        if self.shape == "cosine":
+            return _fall(place, 1.0, self.floor)
+        return self.floor + (1 - self.floor) * (1 - abs(2 * place - 1))
+
+
+@dataclass(frozen=True)
+class OneCycle(Schedule):
+    """Up to the base rate over the first share `peak` of the training, then far below where it began."""
+
+    peak: float = 0.3
+    start: float = 0.04
+    end: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if not 0 < self.peak < 1:
+            raise UsageError(f"one-cycle's peak is a share of the training between 0 and 1, not {self.peak}")
+
+    def factor(self, progress: float) -> float:
+        """Half a cosine up, half a cosine down."""
+        if progress < self.peak:
+            return _fall(progress / self.peak, self.start, 1.0)
+        return _fall((progress - self.peak) / (1 - self.peak), 1.0, self.end)
+
+
+@dataclass
+class Plateau(Schedule):
+    """Multiplied by `drop` after `patience` epochs without a better `metric`, down to `floor`."""
+
+    metric: str = "nll"
+    patience: int = 3
+    drop: float = 0.5
+    floor: float = 1e-3
+    threshold: float = 1e-4
+    best: float = field(default=math.inf, init=False)
+    waited: int = field(default=0, init=False)
+    current: float = field(default=1.0, init=False)
+
+    def factor(self, progress: float) -> float:
+        """As the metric has left it."""
+        return self.current
+
+    def observe(self, record: Mapping[str, Any]) -> None:
+        """Count the epochs without a relative improvement by `threshold`."""
+        if self.metric not in record:
+            known = [key for key, value in record.items() if isinstance(value, float)]
+            raise unknown_name("metric of a plateau schedule", self.metric, known)
+        value = record[self.metric]
+        if value < self.best - self.threshold * abs(self.best if math.isfinite(self.best) else 0.0):
+            self.best, self.waited = value, 0
+            return
+        self.waited += 1
+        if self.waited >= self.patience:
+            self.current, self.waited = max(self.current * self.drop, self.floor), 0
+
+    def state(self) -> dict[str, Any]:
+        """Best value, epochs waited, factor."""
+        return {"best": self.best, "waited": self.waited, "current": self.current}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state`."""
+        self.best, self.waited, self.current = state["best"], state["waited"], state["current"]
+
+
+@dataclass(frozen=True)
+class WarmUp(Schedule):
+    """A linear ramp over the first `share` of the training, then `schedule` over the rest."""
+
+    schedule: Schedule
+    share: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise UsageError(f"a warm-up takes a share of the training between 0 and 1, not {self.share}")
+
+    def factor(self, progress: float) -> float:
+        """The ramp to the schedule's first factor, then the schedule."""
+        if progress < self.share:
+            return progress / self.share * self.schedule.factor(0.0)
+        return self.schedule.factor((progress - self.share) / (1 - self.share))
+
+    def observe(self, record: Mapping[str, Any]) -> None:
+        """Pass it on."""
+        self.schedule.observe(record)
+
+    def state(self) -> dict[str, Any]:
+        """The schedule's."""
+        return self.schedule.state()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The schedule's."""
+        self.schedule.restore(state)
+
+
+def _fall(place: float, high: float, low: float) -> float:
+    """From `high` to `low` along half a cosine."""
+    return low + (high - low) * 0.5 * (1 + math.cos(math.pi * place))
+
+
+SCHEDULES: dict[str, type[Schedule]] = {
     "constant": Constant,
     "cosine": Cosine,
     "step": Step,
+    "cyclic": Cyclic,
+    "one-cycle": OneCycle,
+    "plateau": Plateau,
 }
 
 
-def build_schedule(name: str, **options: Any) -> Schedule:
-    """A schedule by its name."""
+def build_schedule(name: str, *, warmup: float = 0.0, **options: Any) -> Schedule:
+    """A schedule by its name, with a warm-up over the share `warmup` of the training."""
     if name not in SCHEDULES:
         raise unknown_name("schedule", name, SCHEDULES)
     try:
-        return SCHEDULES[name](**options)
+        schedule = SCHEDULES[name](**options)
     except TypeError as error:
         raise UsageError(f"schedule '{name}': {error}") from error
+    return WarmUp(schedule, warmup) if warmup else schedule

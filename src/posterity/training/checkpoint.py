@@ -113,13 +113,12 @@ class Checkpoints:
                 raise ValueError("its SHA-256 differs from the manifest's")
             with safetensors.safe_open(file, framework="pt") as opened:
                 tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-                state = unpack(tensors, opened.metadata()["state"])
+                state: dict[str, Any] = unpack(tensors, opened.metadata()["state"])
+            if state["step"] != manifest["step"]:
+                raise ValueError("its step differs from the manifest's")
         except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
             raise CorruptFileError(f"checkpoint {name} is damaged: {error}") from error
-        if state.get("step") != manifest["step"]:
-            raise CorruptFileError(f"checkpoint {name} is damaged: its step differs from the manifest's")
-        result: dict[str, Any] = state
-        return result
+        return state
 
 
 def _sha256(path: Path) -> str:

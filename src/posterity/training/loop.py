@@ -21,7 +21,7 @@ from posterity.core.errors import NonFiniteError, UsageError
 from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batches, Dataset
 from posterity.likelihoods import Likelihood
-from posterity.objectives import Loss, kl_divergence, kl_weights, negative_elbo
+from posterity.objectives import Loss, kl_by_weight, kl_weights, negative_elbo
 from posterity.optim import build_optimizer, build_schedule
 from posterity.training.callbacks import Callback
 from posterity.training.history import History, Record
@@ -206,8 +206,12 @@ class Training:
         rows = self.sums["rows"]
         nll, score = self.sums["nll"] / rows, self.sums["score"] / rows
         with torch.no_grad():
-            kl = kl_divergence(self.net.posterior, self.net.prior).item()
+            kl_each = kl_by_weight(self.net.posterior, self.net.prior)
+        kl = kl_each.sum().item()
         weight = self.settings.temperature * (self.settings.kl_decay > 0)
+        if weight and not math.isfinite(kl):
+            worst = self.net.layout.layer_at(int(kl_each.nan_to_num(math.inf).argmax()))
+            raise NonFiniteError(f"step {self.step}: the KL is {kl}, most of it in {worst}. {ADVICE}")
         return {
             "epoch": self.current_epoch,
             "step": self.step,

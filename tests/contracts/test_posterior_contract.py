@@ -1,0 +1,121 @@
+"""What every posterior family must do."""
+
+import pytest
+import torch
+
+from posterity.objectives import kl_by_weight, kl_divergence
+from posterity.posteriors import MeanField, Point, Posterior
+from posterity.priors import FlatGaussian
+
+N, S = 5, 20_000
+
+
+def vectors(dtype):
+    g = torch.Generator().manual_seed(0)
+    return [torch.randn(N, generator=g, dtype=torch.float64).to(dtype) for _ in range(2)]
+
+
+FAMILIES = {
+    "mean_field": lambda dtype: MeanField(vectors(dtype)[0], vectors(dtype)[1] - 1),
+    "point": lambda dtype: Point(vectors(dtype)[0]),
+}
+EVERY = pytest.mark.parametrize("name", FAMILIES)
+
+
+def noise(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def build(name, dtype=torch.float64):
+    return FAMILIES[name](dtype)
+
+
+def test_all_families_are_here():
+    assert {c.kind for c in Posterior.__subclasses__() if c.__module__.startswith("posterity.")} == set(FAMILIES)
+
+
+@EVERY
+def test_samples_match_the_moments(name):
+    q = build(name)
+    weights = q.sample(noise(S, N)).detach()
+    sd = q.sd.detach()
+    assert weights.shape == (S, N)
+    assert ((weights.mean(0) - q.mean).abs() <= 4 * sd / S**0.5 + 1e-12).all()
+    assert ((weights.var(0) - q.variance()).abs() <= 4 * sd**2 * (2 / S) ** 0.5 + 1e-12).all()
+
+
+@EVERY
+def test_one_sample_is_a_row_of_many(name):
+    q, eps = build(name), noise(3, N)
+    many = q.sample(eps)
+    assert all(torch.equal(q.sample(eps[i]), many[i]) for i in range(3))
+
+
+@EVERY
+def test_samples_are_differentiable_in_every_parameter(name):
+    q = build(name)
+    q.sample(noise(2, N)).square().sum().backward()
+    assert all((p.grad != 0).all() for p in q.parameters())
+
+
+@EVERY
+def test_entropy_is_minus_the_mean_log_density(name):
+    q = build(name)
+    logs = q.log_density(q.sample(noise(S, N))).detach()
+    assert logs.shape == (S,)
+    if torch.isinf(q.entropy()):
+        assert (logs == torch.inf).all()
+    else:
+        assert (logs.mean() + q.entropy()).abs() < 4 * logs.std() / S**0.5
+
+
+@EVERY
+def test_groups_hold_every_parameter_once(name):
+    q = build(name)
+    grouped = [p for group in q.groups().values() for p in group]
+    assert {id(p) for p in grouped} == {id(p) for p in q.parameters()}
+    assert len(grouped) == len(list(q.parameters()))
+    assert q.groups()["mean"][0] is q.mean
+    assert q.random == ("sd" in q.groups())
+
+
+@EVERY
+def test_takes_copies_of_what_it_is_given(name):
+    mean = torch.zeros(3)
+    q = Point(mean) if name == "point" else MeanField(mean, mean)
+    mean += 1
+    assert torch.equal(q.mean, torch.zeros(3))
+
+
+@EVERY
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_keeps_its_precision(name, dtype):
+    q = build(name, dtype)
+    eps = noise(2, N).to(dtype)
+    results = [q.sample(eps), q.log_density(eps), q.entropy(), q.sd, q.variance()]
+    assert all(r.dtype == dtype for r in results)
+
+
+@EVERY
+@pytest.mark.parametrize("centred", [False, True])
+def test_kl_and_its_gradient(name, centred):
+    """KL = -entropy - E_q log prior, where the entropy is finite; else the last term alone."""
+    q = build(name)
+    prior = FlatGaussian(torch.linspace(0.5, 2, N).double(), torch.ones(N).double() if centred else None)
+    kl = kl_divergence(q, prior)
+    torch.testing.assert_close(kl_by_weight(q, prior).sum(), kl)
+    cross = -prior.log_density(q.mean) + (0.5 * q.variance() * prior.precision).sum()
+    torch.testing.assert_close(
+        kl, cross - q.entropy().clamp_min(0) if torch.isinf(q.entropy()) else cross - q.entropy()
+    )
+    assert all((g != 0).all() for g in torch.autograd.grad(kl, list(q.parameters())))
+
+
+@EVERY
+def test_state_round_trip(name):
+    q, other = build(name), build(name)
+    with torch.no_grad():
+        for p in other.parameters():
+            p += 1
+    other.load_state_dict(q.state_dict())
+    assert torch.equal(other.sample(noise(2, N)), q.sample(noise(2, N)))
