@@ -169,7 +169,8 @@ class BayesianModule(nn.Module):
     def _evaluates_together(self, args: tuple[Any, ...]) -> bool:
         if self._folds is None:
             # The user's own composition is tried; PyTorch's (attention, for instance) is known not to fold well.
-            known = [m for m in self.model.modules() if not list(m.children()) or type(m).__module__.startswith("torch.")]
+            modules = list(self.model.modules())
+            known = [m for m in modules if not list(m.children()) or type(m).__module__.startswith("torch.")]
             self._folds = all(isinstance(m, FOLDING + CONVOLUTIONAL) for m in known)
             self._convolves = any(isinstance(m, CONVOLUTIONAL) for m in known)
         rows = args[0].shape[0] if args and isinstance(args[0], Tensor) and args[0].dim() else 1

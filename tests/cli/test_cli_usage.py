@@ -51,6 +51,7 @@ def test_version(cli):
     [
         ("trian",), ("train", "--out", "run", "--nosuch", "1"), ("train",), ("train", "--out", "run", "--epochs", "many"),
         ("evaluate",), ("predict", "run"), ("evaluate", "run", "--samples", "0"), ("data", "nosuch"),
+        ("train", "--out", "run", "--checkpoint-seconds", "-1"),
     ],
 )  # fmt: skip
 def test_unknown_commands_and_options(cli, arguments, tmp_path):
@@ -84,7 +85,6 @@ def test_unknown_names_get_the_nearest(train, option, wrong, right):
         (("--model", "lenet5"), "hidden"), (("--config", "nosuch.toml"), "nosuch.toml"), (("--rho", "nan"), "rho"),
         (("--rho", "inf"), "rho"), (("--dataset", "gap", "--seed", str(2**70)), "seed"),
         (("--dataset", "diabetes", "--noise", "learned"), "learned"), (("--dataset", "diabetes", "--noise", "0"), "0"),
-        (("--checkpoint-seconds", "nan"), "checkpoint"),
     ],
 )  # fmt: skip
 def test_wrong_values(train, options, part, tmp_path):

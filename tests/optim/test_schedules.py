@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 
 from posterity.core.errors import UnknownNameError, UsageError
@@ -89,14 +91,14 @@ def test_warm_up():
 def test_every_factor_is_between_0_and_1_and_1_is_reached(name, warmup):
     factors = [build_schedule(name, warmup=warmup).factor(t / 1000) for t in range(1001)]
     assert all(0 <= f <= 1 for f in factors)
-    assert max(factors) == pytest.approx(1, abs=1e-3)
+    assert max(factors) == pytest.approx(1, abs=1e-2)
 
 
 @pytest.mark.parametrize("name", ["constant", "cosine", "step"])
 def test_these_start_at_the_base_rate_and_never_grow(name):
     factors = [build_schedule(name).factor(t / 100) for t in range(101)]
     assert factors[0] == 1
-    assert all(later <= earlier for earlier, later in zip(factors, factors[1:], strict=False))
+    assert all(later <= earlier for earlier, later in pairwise(factors))
 
 
 def test_by_name():

@@ -32,7 +32,7 @@ def bound(prior, model=None):
 )
 def test_scale_rules(scale, linear, conv):
     prior, layout, _ = bound(Gaussian(scale))
-    sds = {name: view for name, view in layout.views(prior.sd).items()}
+    sds = layout.views(prior.sd)
     expected = {"0.weight": linear, "0.bias": linear, "1.weight": conv, "1.bias": conv}
     for name, sd in expected.items():
         torch.testing.assert_close(sds[name], torch.full_like(sds[name], sd))
@@ -83,7 +83,7 @@ def test_wrong_scales(scale):
 
 
 def test_unknown_rule_suggests_the_nearest():
-    with pytest.raises(UnknownNameError, match="'kaimin'. Did you mean 'kaiming'"):
+    with pytest.raises(UnknownNameError, match=r"'kaimin'\. Did you mean 'kaiming'"):
         bound(Gaussian("kaimin"))
 
 

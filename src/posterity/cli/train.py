@@ -90,7 +90,7 @@ def _options() -> list[inspect.Parameter]:
         "resume": (Annotated[bool, typer.Option("--resume", help="continue the run in --out")], False),
         "overwrite": (Annotated[bool, typer.Option("--overwrite", help="start anew in --out")], False),
         "checkpoint_seconds": (
-            Annotated[float, typer.Option(help="longest time between checkpoints")],
+            Annotated[float, typer.Option(min=0, help="longest time between checkpoints")],
             CHECKPOINT_SECONDS,
         ),
         "json": (Annotated[bool, typer.Option("--json", help="results as JSON on stdout")], False),

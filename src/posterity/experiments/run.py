@@ -43,7 +43,7 @@ class Run(BaseModel):
     hidden: tuple[int, ...] | None = Field(None, description="widths of an mlp's hidden layers")
     posterior: str = Field("mean_field", description="mean_field (Bayesian) or point (frequentist)")
     prior_scale: float | str = Field("kaiming", description="prior's sd: a number, kaiming, xavier or glorot")
-    rho: float = Field(-5.0, description="initial rho of every weight: sd = softplus(rho)")
+    rho: float = Field(-5.0, allow_inf_nan=False, description="initial rho of every weight: sd = softplus(rho)")
     deterministic: tuple[str, ...] = Field((), description="name patterns of weights that are not Bayesian")
     noise: float | str = Field("learnt", description="regression noise: sd, learnt or input")
     epochs: int = Field(_DEFAULT.epochs, ge=1, description="passes over the training data")
@@ -58,7 +58,7 @@ class Run(BaseModel):
     patience: int | None = Field(_DEFAULT.patience, ge=1, description="epochs without progress before stopping")
     val_fraction: float = Field(0.1, ge=0, lt=1, description="share of the training data held out")
     val_samples: int = Field(_DEFAULT.val_samples, ge=1, description="weight samples in validation")
-    seed: int = Field(_DEFAULT.seed, ge=0, description="seed of all randomness")
+    seed: int = Field(_DEFAULT.seed, ge=0, lt=2**63, description="seed of all randomness")
 
     @property
     def key(self) -> str:

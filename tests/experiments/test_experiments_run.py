@@ -1,0 +1,82 @@
+"""Run: a complete, replayable, hashable description."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import tomli_w
+from pydantic import ValidationError
+
+from posterity.core.errors import CorruptFileError, UsageError
+from posterity.experiments import Run, demo_runs
+from posterity.experiments.run import TRAINING
+from posterity.training import Settings
+
+ODD = Run(
+    dataset="data/ü 1.csv", target="y", task="binary", hidden=(8, 4), prior_scale=0.7, deterministic=("0.*", "a"),
+    noise="input", lr=1e-300, clip=0.1, patience=3, kl_decay=0.1 + 0.2, seed=2**53 + 1, rho=-1e-17,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("run", [Run(), ODD, *demo_runs(3).values()])
+def test_round_trip_through_toml(run, tmp_path):
+    run.write(tmp_path / "config.toml")
+    again = Run.read(tmp_path / "config.toml")
+    assert again == run
+    assert again.key == run.key
+    assert [p.name for p in tmp_path.iterdir()] == ["config.toml"]
+
+
+def test_the_file_is_complete(tmp_path):
+    """All that is not None is written out: a later default changes no old run."""
+    ODD.write(tmp_path / "config.toml")
+    text = (tmp_path / "config.toml").read_text(encoding="utf-8")
+    assert [line.split(" = ")[0] for line in text.splitlines() if " = " in line] == list(Run.model_fields)
+
+
+def test_the_key_is_stable():
+    values = {"temperature": 1, "hidden": [4], "prior_scale": 1, "epochs": 3}
+    assert Run(**values).key == Run(**dict(reversed(values.items()))).key
+    assert Run(temperature=1.0, hidden=(4,), prior_scale=1.0, epochs=3).key == Run(**values).key
+    assert Run(epochs=Settings().epochs).key == Run().key
+    code = "from posterity.experiments import Run; print(Run(epochs=3, hidden=(4,)).key)"
+    environment = {**os.environ, "PYTHONHASHSEED": "77"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.strip() == Run(epochs=3, hidden=(4,)).key
+
+
+def test_every_field_changes_the_key():
+    changed = {
+        name: Run().model_copy(update={name: value}).key
+        for name, value in ODD.model_dump().items()
+        if value != getattr(Run(), name)
+    }
+    assert len({Run().key, *changed.values()}) == len(changed) + 1
+
+
+def test_the_defaults_are_those_of_fit():
+    assert Settings.of(**Run().settings()) == Settings()
+    assert set(TRAINING) <= set(Run.model_fields)
+    left_out = set(Settings.__dataclass_fields__) - set(TRAINING)
+    assert left_out == {"optimizer_options", "schedule_options"}
+
+
+def test_a_run_is_frozen_and_takes_no_unknown_field():
+    with pytest.raises(ValidationError):
+        Run().epochs = 3
+    with pytest.raises(UsageError, match="nosuch"):
+        Run.of(nosuch=1)
+    with pytest.raises(UsageError, match=r"epochs.*0.*lr.*-1"):
+        Run.of(epochs=0, lr=-1)
+
+
+def test_reading_what_is_not_a_run(tmp_path):
+    path = tmp_path / "config.toml"
+    with pytest.raises(UsageError, match="there is no run"):
+        Run.read(path)
+    path.write_text(tomli_w.dumps({"epochs": "many"}))
+    with pytest.raises(CorruptFileError, match="epochs"):
+        Run.read(path)
