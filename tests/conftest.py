@@ -38,9 +38,7 @@ class Outcome:
 
 
 @pytest.fixture
-def cli(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[..., Outcome]:
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Outcome]:
     """Run the command line in this process, in a directory of its own."""
     monkeypatch.chdir(tmp_path)
 

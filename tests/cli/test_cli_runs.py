@@ -95,7 +95,9 @@ def test_regression_is_in_the_targets_own_units(cli, tmp_path):
     sd = np.sqrt(arrays["aleatoric"] + arrays["epistemic"])
     assert reported["coverage_95"] == pytest.approx(np.mean(np.abs(y - arrays["mean"]) < 1.959964 * sd), abs=1e-6)
     # One noise for all weight samples: the mixture's density by hand.
-    density = np.exp(-0.5 * (y - arrays["samples"]) ** 2 / arrays["aleatoric"]) / np.sqrt(2 * np.pi * arrays["aleatoric"])
+    density = np.exp(-0.5 * (y - arrays["samples"]) ** 2 / arrays["aleatoric"]) / np.sqrt(
+        2 * np.pi * arrays["aleatoric"]
+    )
     assert reported["log_likelihood"] == pytest.approx(np.log(density.mean(0)).mean(), rel=1e-4)
     rows = read_csv(tmp_path / "p.csv")
     assert list(rows[0]) == ["mean", "sd", "aleatoric_sd", "epistemic_sd"]

@@ -49,7 +49,8 @@ def test_version(cli):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("trian",), ("train", "--out", "run", "--nosuch", "1"), ("train",), ("train", "--out", "run", "--epochs", "many"),
+        ("trian",), ("train", "--out", "run", "--nosuch", "1"), ("train",),
+        ("train", "--out", "run", "--epochs", "many"),
         ("evaluate",), ("predict", "run"), ("evaluate", "run", "--samples", "0"), ("data", "nosuch"),
         ("train", "--out", "run", "--checkpoint-seconds", "-1"),
     ],
@@ -66,8 +67,8 @@ def test_unknown_commands_and_options(cli, arguments, tmp_path):
     ("option", "wrong", "right"),
     [
         ("dataset", "digit", "digits"), ("model", "mpl", "mlp"), ("optimizer", "adm", "adam"),
-        ("schedule", "cosin", "cosine"), ("prior-scale", "kaimng", "kaiming"), ("posterior", "mean-field", "mean_field"),
-        ("deterministic", "1.wait", "1.weight"),
+        ("schedule", "cosin", "cosine"), ("prior-scale", "kaimng", "kaiming"),
+        ("posterior", "mean-field", "mean_field"), ("deterministic", "1.wait", "1.weight"),
     ],
 )  # fmt: skip
 def test_unknown_names_get_the_nearest(train, option, wrong, right):
@@ -91,6 +92,12 @@ def test_wrong_values(train, options, part, tmp_path):
     done = train("run", *options)
     check_usage_error(done, part)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("content", ["epoch = 3", "epochs = 'many'", "epochs = ", "lr = -1"])
+def test_a_config_with_a_mistake(train, tmp_path, content):
+    (tmp_path / "my.toml").write_text(content)
+    check_usage_error(train("run", "--config", "my.toml"), "my.toml")
 
 
 def test_data_list(cli):

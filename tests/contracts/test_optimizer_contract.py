@@ -106,14 +106,3 @@ def test_closure(name):
 
     assert optimizer.step(closure).item() == value(problem()).item()
     assert not torch.equal(w, problem())
-
-
-@EVERY
-def test_change_is_told_to_autograd(name):
-    w = problem()
-    optimizer = build(name, w)
-    w.grad = torch.ones_like(w)
-    loss = w.square().sum()
-    optimizer.step()
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss.backward()

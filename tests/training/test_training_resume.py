@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
+from torch import nn
 
 import posterity as pt
 from posterity.core.errors import CorruptFileError, UsageError
@@ -157,11 +159,44 @@ def test_another_number_of_callbacks_is_refused(go, tmp_path, make_net, small, s
 def test_other_data_is_refused(go, tmp_path, make_net, small_val):
     with pytest.raises(Break):
         go("adam", tmp_path / "run", Crash(step=2))
-    with pytest.raises(UsageError, match="num_data"):
+    with pytest.raises(UsageError, match="data it began with"):
         pt.fit(
             make_net(), small_val, small_val, out=tmp_path / "run", resume=True, callbacks=[Crash()],
             epochs=EPOCHS, batch_size=BATCH, optimizer="adam",
         )  # fmt: skip
+
+
+def test_data_of_the_same_length_with_other_values_are_refused(go, tmp_path, make_net, small, small_val):
+    with pytest.raises(Break):
+        go("adam", tmp_path / "run", Crash(step=2))
+    other = small.x.clone()
+    other[3, 0, 4, 4] += 1
+    for train, val in ((pt.Dataset(other, small.y, "classification", 10), small_val), (small, small)):
+        with pytest.raises(UsageError, match="data it began with"):
+            pt.fit(
+                make_net(), train, val, out=tmp_path / "run", resume=True, callbacks=[Crash()],
+                epochs=EPOCHS, batch_size=BATCH, optimizer="adam",
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd", "radam"])
+def test_deterministic_channels_last_weights(small, tmp_path, same, optimizer):
+    """Fused optimisers run over raw memory: restored moments must lie as the weights do."""
+
+    def run(out, crash=None, **options):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.Flatten(), nn.Linear(64, 10))
+        net = pt.bayesian(model.to(memory_format=torch.channels_last), select="4.*", seed=0)
+        callbacks = [crash or Crash()]
+        return pt.fit(
+            net, small, out=out, optimizer=optimizer, epochs=2, checkpoint_seconds=0, callbacks=callbacks, **options
+        )
+
+    whole = run(tmp_path / "whole", batch_size=20)
+    with pytest.raises(Break):
+        run(tmp_path / "run", Crash(step=4), batch_size=20)
+    again = run(tmp_path / "run", resume=True, batch_size=20)
+    assert same(dict(again.net.state_dict()), dict(whole.net.state_dict()))
 
 
 def test_a_stop_in_a_step_is_recorded_once(make_net, small, tmp_path, newest, records):
@@ -210,8 +245,6 @@ def test_a_damaged_history_is_refused(go, tmp_path, damage):
 
 
 def test_a_run_that_lost_its_checkpoints_begins_anew(go, tmp_path, records):
-    import shutil
-
     go("adam", tmp_path / "run")
     before = records(tmp_path / "run" / "history.jsonl")
     shutil.rmtree(tmp_path / "run" / "checkpoint")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Optional, get_args
 import typer
 
 from posterity.cli.output import note, print_json, print_metrics
-from posterity.core.errors import UsageError
+from posterity.core.errors import CorruptFileError, UsageError
 from posterity.experiments import Run, load_run, train_run
 from posterity.experiments import evaluate as evaluate_run
 from posterity.report import write_evaluation_figures, write_training_figure
@@ -52,7 +52,10 @@ def configure(given: dict[str, Any], *, config: Path | None, resume_from: Path |
             names = ", ".join(changed) or "--config"
             raise UsageError(f"--resume continues the run as it was begun; leave out {names}")
         return run
-    base = Run.read(config).model_dump() if config else {}
+    try:
+        base = Run.read(config).model_dump() if config else {}
+    except CorruptFileError as error:  # written by hand: a mistake rather than damage
+        raise UsageError(str(error)) from error
     return Run.of(**{**base, **given})
 
 

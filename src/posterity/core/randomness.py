@@ -9,7 +9,7 @@ half the time of PyTorch's Mersenne twister with Box-Muller:
 
     z = sqrt(2) erfinv(u),    u = (2 k + 1) / 2^22,    k uniform on -2^21 .. 2^21 - 1
 
-Every u is exact in single precision, none is 0 or +-1, and they are symmetric; |z| < 5.05.
+Every u is exact in single precision, none is 0 or +-1, and they are symmetric; |z| < 5.2 (8.3 in double precision).
 The bits are made into numbers without arithmetic: 22 random ones and a last 1 are the fraction of a number in
 [2, 4), from which 3 is subtracted.
 """

@@ -81,8 +81,7 @@ class Run(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg']} (given: {e['input']!r})" for e in error.errors()]
-            raise UsageError("; ".join(lines)) from error
+            raise UsageError(_in_one_line(error)) from error
 
     @classmethod
     def read(cls, path: Path) -> Run:
@@ -91,5 +90,12 @@ class Run(BaseModel):
             return cls(**tomllib.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError as error:
             raise UsageError(f"there is no run in {path.parent} (no {path.name})") from error
-        except (OSError, ValueError, TypeError) as error:  # TOML's and pydantic's errors are ValueErrors
+        except ValidationError as error:
+            raise CorruptFileError(f"{path} is not a run's configuration: {_in_one_line(error)}") from error
+        except (OSError, ValueError, TypeError) as error:  # TOML's errors are ValueErrors
             raise CorruptFileError(f"{path} is not a run's configuration: {error}") from error
+
+
+def _in_one_line(error: ValidationError) -> str:
+    found = [f"{'.'.join(map(str, e['loc']))}: {e['msg']} (given: {e['input']!r})" for e in error.errors()]
+    return "; ".join(found)

@@ -16,6 +16,9 @@ from posterity.core.errors import UsageError
 from posterity.likelihoods.likelihood import Likelihood, Prediction
 
 
+IGNORE_NOTHING = -(2**62)
+
+
 def entropy(probs: Tensor) -> Tensor:
     """-sum p log p over the last axis, in nats, with 0 log 0 = 0."""
     return -torch.xlogy(probs, probs).sum(-1)
@@ -40,7 +43,8 @@ class Categorical(Likelihood):
         if y.dim() != 1 or outputs.shape[1] != y.shape[0]:
             raise UsageError(f"categorical targets must be labels of shape ({outputs.shape[1]},), not {tuple(y.shape)}")
         labels = y.expand(outputs.shape[0], -1)
-        flat = F.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none")
+        # No label is ignored: PyTorch would silently pass over -100.
+        flat = F.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none", ignore_index=IGNORE_NOTHING)
         return -flat.view_as(labels)
 
     def predict(self, outputs: Tensor) -> Prediction:

@@ -57,7 +57,8 @@ class _Draw(torch.autograd.Function):
             summed = grad.sum(0) if grad.dim() == 2 else grad
             torch.addcmul(summed, part_shift, part_precision, value=factor, out=part_mean)
         grad_sd = grad_sd.sum(0) if grad_sd.dim() == 2 else grad_sd
-        grad_sd.addcmul_(sd, precision, value=factor).addcdiv_(sd.new_ones(1), sd, value=-factor)
+        if factor:  # without the KL, an sd that has underflowed to 0 must not make 0 / 0
+            grad_sd.addcmul_(sd, precision, value=factor).addcdiv_(sd.new_ones(1), sd, value=-factor)
         grad_rho = torch.ops.aten.softplus_backward.grad_input(grad_sd, rho, 1, 20, grad_input=grad_sd)
         return grad_mean, grad_rho, None, None, None
 

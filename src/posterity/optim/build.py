@@ -42,14 +42,6 @@ def build_optimizer(
     if not rate > 0:
         raise UsageError(f"the learning rate must be positive, not {rate}")
     try:
-        optimizer = recipe.make(list(groups), lr=rate, **{**recipe.settings, **settings})
+        return recipe.make(list(groups), lr=rate, **{**recipe.settings, **settings})
     except (TypeError, ValueError) as error:
         raise UsageError(f"optimizer '{name}': {error}") from error
-    optimizer.register_step_post_hook(_count_change)
-    return optimizer
-
-
-def _count_change(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    # Fused kernels do not tell autograd that they changed the parameters: what was computed before would pass as new.
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    torch.autograd.graph.increment_version(parameters)

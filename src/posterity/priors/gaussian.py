@@ -44,19 +44,17 @@ class Gaussian:
 class FlatGaussian(nn.Module):
     """Independent Gaussians over the flat vector: sd (N,) and mean (N,), or zero mean with none stored.
 
-    Kept as precision 1 / sd^2 and half the sum of its logarithm, which is what the KL and its gradient use.
+    Kept as precision 1 / sd^2, which is what the KL's gradient uses.
     """
 
     kind = "gaussian"
     centre: Tensor | None
     precision: Tensor
-    half_log_precision: Tensor
 
     def __init__(self, sd: Tensor, mean: Tensor | None = None) -> None:
         super().__init__()
         self.register_buffer("centre", mean)
         self.register_buffer("precision", sd.square().reciprocal())
-        self.register_buffer("half_log_precision", -sd.double().log().sum().to(sd))
 
     @property
     def mean(self) -> Tensor:

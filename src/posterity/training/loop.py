@@ -9,7 +9,9 @@ from __future__ import annotations
 import copy
 import math
 import time
+import zlib
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -136,6 +138,7 @@ class Training:
         return {
             "step": self.step,
             "settings": self.settings.as_dict(),
+            "data": self._data_checksum,
             "net": self.net.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "batches": self.batches.state(),
@@ -157,10 +160,13 @@ class Training:
         if len(state["callbacks"]) != len(self._kept_callbacks()):
             found, given = len(state["callbacks"]), len(self._kept_callbacks())
             raise UsageError(f"a run resumes only with the callbacks it began with: {found} then, {given} now")
+        if state["data"] != self._data_checksum:
+            raise UsageError("a run resumes only with the data it began with; these have other values")
         self.step, self.sums, self.best = state["step"], dict(state["sums"]), state["best"]
         self.stopped = state["stopped"]
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self._lay_out_moments()
         self.batches.restore(state["batches"])
         self.net.noise_source.restore(state["noise"])
         torch.set_rng_state(state["global_generator"])
@@ -169,6 +175,22 @@ class Training:
             callback.restore(kept)
         self._seconds_before = self.history[-1]["seconds"] if self.history else 0.0
         self._began = time.monotonic()
+
+    @cached_property
+    def _data_checksum(self) -> int:
+        parts = [tensor for part in (self.train, self.val) if part is not None for tensor in (part.x, part.y)]
+        value = 0
+        for tensor in parts:
+            raw: Any = tensor.detach().cpu().flatten().view(torch.uint8).numpy()
+            value = zlib.crc32(raw, value)
+        return value
+
+    def _lay_out_moments(self) -> None:
+        # Fused optimisers run over the raw memory: moments must lie as their parameter does (channels-last, say).
+        for parameter, kept in self.optimizer.state.items():
+            for name, value in kept.items():
+                if isinstance(value, Tensor) and value.shape == parameter.shape != ():
+                    kept[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
     def _kept_callbacks(self) -> list[Callback]:
         return [callback for callback in self.callbacks if callback.kept]
