@@ -121,12 +121,14 @@ class BayesianModule(nn.Module):
         if views[first.name].dim() == len(first.shape):
             return _tensor(self.call_views(views, *args)).unsqueeze(0)
         if len(views[first.name]) > 1 and self._evaluates_together(args):
+            before = torch.get_rng_state()
             try:
                 together = torch.vmap(lambda v: _tensor(self.call_views(v, *args)), randomness="different")
                 result: Tensor = together(dict(views))
                 return result
             except RuntimeError:  # the network's own code does something vmap cannot: never try again
                 self._folds = False
+                torch.set_rng_state(before)  # as if it had not been tried: a resumed run may not try again here
         rows = zip(*(view.unbind(0) for view in views.values()), strict=True)
         return torch.stack([_tensor(self.call_views(dict(zip(views, row, strict=True)), *args)) for row in rows])
 

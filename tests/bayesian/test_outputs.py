@@ -111,3 +111,24 @@ def test_errors():
         net.outputs(torch.zeros(1, 3), samples=0)
     with pytest.raises(UsageError, match="one tensor, not tuple"):
         pt.bayesian(nn.LSTM(3, 2)).outputs(torch.zeros(1, 3))
+
+
+class Counting(nn.Module):
+    """Its own code reads a number, which vmap cannot; and it drops out."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.drop = nn.Linear(4, 3), nn.Dropout(0.5)
+
+    def forward(self, x):
+        y = self.drop(self.linear(x))
+        return y + 0 * y.sum().item()
+
+
+def test_a_failed_attempt_leaves_the_global_generator_as_it_was():
+    net, x = bayesian(Counting(), seed=0), torch.ones(5, 4)
+    weights = net.draw(3).detach()
+    torch.manual_seed(1)
+    tried = net.outputs(x, weights=weights)
+    torch.manual_seed(1)
+    assert torch.equal(net.outputs(x, weights=weights), tried)

@@ -68,6 +68,8 @@ def parse(name: str, value: Any) -> Any:
         if not all(part.isdecimal() for part in parts):
             raise UsageError(f"--hidden takes widths such as 400,400, not '{value}'")
         return tuple(int(part) for part in parts)
+    if name == "dataset" and Path(value).suffix in (".npz", ".csv"):
+        return str(Path(value).resolve())  # the run is resumed and evaluated from other folders, too
     if name in NUMBER_OR_NAME:
         try:
             return float(value)
