@@ -126,7 +126,7 @@ class Counting(nn.Module):
 
 
 def test_a_failed_attempt_leaves_the_global_generator_as_it_was():
-    net, x = bayesian(Counting(), seed=0), torch.ones(5, 4)
+    net, x = pt.bayesian(Counting(), seed=0), torch.ones(5, 4)
     weights = net.draw(3).detach()
     torch.manual_seed(1)
     tried = net.outputs(x, weights=weights)
