@@ -73,9 +73,7 @@ def candidates(workload: Workload, peers: list[str] | None) -> tuple[dict[str, S
     return found, missing
 
 
-def compare(
-    workload: Workload, *, peers: list[str] | None, rounds: int, inner: int, samples: int
-) -> dict[str, Any]:
+def compare(workload: Workload, *, peers: list[str] | None, rounds: int, inner: int, samples: int) -> dict[str, Any]:
     """Ratios of training steps and predictions on one workload."""
     x, _ = workload.make_batch()
     found, missing = candidates(workload, peers)

@@ -13,7 +13,7 @@ from posterity.objectives import Loss, kl_divergence, kl_weights, negative_elbo
 from posterity.posteriors import MeanField, Point
 from posterity.priors import Gaussian
 from posterity.saving import load, save
-from posterity.training import Callback, FitResult, fit
+from posterity.training import Callback, FitResult, RangeTest, fit, range_test
 
 __version__ = "0.1.0"
 
@@ -31,6 +31,7 @@ __all__ = [
     "Point",
     "PosterityError",
     "Prediction",
+    "RangeTest",
     "Standardisation",
     "UsageError",
     "bayesian",
@@ -39,5 +40,6 @@ __all__ = [
     "kl_weights",
     "load",
     "negative_elbo",
+    "range_test",
     "save",
 ]

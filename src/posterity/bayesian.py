@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from posterity.core.errors import UsageError, unknown_name
@@ -133,7 +135,9 @@ class BayesianModule(nn.Module):
         return torch.stack([_tensor(self.call_views(dict(zip(views, row, strict=True)), *args)) for row in rows])
 
     @torch.no_grad()
-    def predict(self, x: Tensor, samples: int = 32, *, batch_size: int = 1000, seed: int | None = None) -> Prediction:
+    def predict(
+        self, x: ArrayLike | Tensor, samples: int = 32, *, batch_size: int = 1000, seed: int | None = None
+    ) -> Prediction:
         """The predictive distribution at `x` (n, ...), with all batches under the same weight samples.
 
         Memory: the outputs (samples, n, K), a bounded number of weight vectors, and one batch's activations.
@@ -141,6 +145,7 @@ class BayesianModule(nn.Module):
         """
         if self.likelihood is None:
             raise UsageError("the network has no likelihood yet: train it with fit, or give bayesian(likelihood=...)")
+        x = self._as_inputs(x)
         if len(x) == 0:
             raise UsageError("cannot predict for no inputs")
         if samples < 1 or batch_size < 1:
@@ -158,6 +163,11 @@ class BayesianModule(nn.Module):
             self.noise_source = source
         parts = outputs.split(batch_size, dim=1)
         return Prediction.concatenate([self.likelihood.predict(part) for part in parts])
+
+    def _as_inputs(self, x: ArrayLike | Tensor) -> Tensor:
+        """Arrays become tensors; real numbers get the weights' dtype, whole numbers (tokens) stay as they are."""
+        inputs = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
+        return inputs.to(self.posterior.mean.dtype) if inputs.is_floating_point() else inputs
 
     def _all_outputs(self, x: Tensor, samples: int, batch_size: int) -> Tensor:
         batches = x.split(batch_size)
@@ -208,9 +218,9 @@ class BayesianModule(nn.Module):
 def bayesian(
     model: nn.Module,
     *,
-    prior: Gaussian | None = None,
+    prior: Gaussian | float | str | None = None,
     posterior: str = "mean_field",
-    rho: float = DEFAULT_RHO,
+    rho: float | None = None,
     relative_sd: float | None = None,
     select: Selection = None,
     likelihood: Likelihood | None = None,
@@ -218,19 +228,25 @@ def bayesian(
 ) -> BayesianModule:
     """A Bayesian network from any `nn.Module`, which is copied and left as it is.
 
-    The means start at the module's weights; the standard deviations at softplus(`rho`), or at `relative_sd`
-    times the prior's. `select` names the Bayesian weights (patterns such as "fc.*", or a predicate of name
-    and parameter); the others stay ordinary parameters. `posterior` is "mean_field" or "point".
+    The means start at the module's weights; the standard deviations at softplus(`rho`), by default source 000's
+    -10, or at `relative_sd` times the prior's. `prior` is a Gaussian, or just its scale. `select` names the
+    Bayesian weights (patterns such as "fc.*", or a predicate of name and parameter); the others stay ordinary
+    parameters. `posterior` is "mean_field" or "point".
     """
+    if isinstance(model, BayesianModule):
+        raise UsageError("the network is Bayesian already")
+    if rho is not None and relative_sd is not None:
+        raise UsageError(f"give rho ({rho}) or relative_sd ({relative_sd}), not both")
     model = copy.deepcopy(model)
     layout = Layout.of(model, select)
     with torch.no_grad():
         mean = layout.flatten(select_parameters(model, select)).detach()
-        bound = (prior or Gaussian()).bind(layout, mean)
+        rule = prior if isinstance(prior, Gaussian) else Gaussian() if prior is None else Gaussian(prior)
+        bound = rule.bind(layout, mean)
         return BayesianModule(
             model,
             layout,
-            _posterior(posterior, mean, bound, rho, relative_sd),
+            _posterior(posterior, mean, bound, DEFAULT_RHO if rho is None else rho, relative_sd),
             bound,
             likelihood=likelihood,
             seed=seed,

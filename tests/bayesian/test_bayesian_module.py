@@ -19,7 +19,8 @@ def module():
 
 
 def build(**options):
-    return pt.bayesian(module(), **{"rho": -2.0, "seed": 1, **options})
+    start = {} if "relative_sd" in options else {"rho": -2.0}
+    return pt.bayesian(module(), **{**start, "seed": 1, **options})
 
 
 def test_starts_at_the_modules_weights():

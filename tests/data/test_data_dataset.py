@@ -27,7 +27,7 @@ def test_binary_has_one_output_and_regression_one_per_column():
         (X[:0], LABELS[:0], "classification", 3, "no data"),
         (torch.zeros(6, 0), LABELS, "classification", 3, "no data"),
         (X, LABELS[:5], "classification", 3, "6 rows of inputs but 5 of targets"),
-        (X.long(), LABELS, "classification", 3, r"torch\.int64.*convert them with \.float"),
+        (X.int(), LABELS, "classification", 3, r"torch\.int32.*convert them with \.float"),
         (X[:, 0], LABELS, "classification", 3, r"shape \(6,\)"),
         (X, LABELS.float(), "classification", 3, r"torch\.float32.*expected torch\.int64"),
         (X, LABELS, "classification", 2, "label 2 in row 2 is outside 0..1"),

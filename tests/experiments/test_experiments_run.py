@@ -17,7 +17,9 @@ from posterity.training import Settings
 
 ODD = Run(
     dataset="data/ü 1.csv", target="y", task="binary", hidden=(8, 4), prior_scale=0.7, deterministic=("0.*", "a"),
-    noise="input", lr=1e-300, clip=0.1, patience=3, kl_decay=0.1 + 0.2, seed=2**53 + 1, rho=-1e-17,
+    noise="input", lr=1e-300,
+    optimizer_sd="sgd", lr_sd=0.1, lr_ratio=0.5, schedule_sd="step", alternate=2, clip=0.1,
+    patience=3, kl_decay=0.1 + 0.2, seed=2**53 + 1, rho=-1e-17,
 )  # fmt: skip
 
 
@@ -61,7 +63,12 @@ def test_the_defaults_are_those_of_fit():
     assert Settings.of(**Run().settings()) == Settings()
     assert set(TRAINING) <= set(Run.model_fields)
     left_out = set(Settings.__dataclass_fields__) - set(TRAINING)
-    assert left_out == {"optimizer_options", "schedule_options"}
+    assert left_out == {
+        "optimizer_options",
+        "schedule_options",
+        "optimizer_sd_options",
+        "schedule_sd_options",
+    }
 
 
 def test_a_run_is_frozen_and_takes_no_unknown_field():

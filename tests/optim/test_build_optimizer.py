@@ -12,7 +12,8 @@ def group(*values):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_default_rate(name):
-    assert build_optimizer(name, group([1.0])).param_groups[0]["lr"] == OPTIMIZERS[name].lr
+    needed = dict.fromkeys(OPTIMIZERS[name].needs, 10)
+    assert build_optimizer(name, group([1.0]), **needed).param_groups[0]["lr"] == OPTIMIZERS[name].lr
 
 
 def test_sgd_by_hand():

@@ -10,7 +10,10 @@ import typer
 from posterity import data
 from posterity.cli.output import note, print_json, print_table
 
-data_app = typer.Typer(help="Data sets: what there is, and getting it onto this machine.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="Data sets: what there is, and getting it onto this machine. Example: posterity data fetch mnist",
+    no_args_is_help=True,
+)
 
 
 @data_app.command("list")

@@ -27,7 +27,7 @@ def predict_command(
     Example: posterity predict runs/first images.npz --out predictions.csv
     """
     trained = load_run(run)
-    x = read_inputs(inputs, target=target)
+    x = read_inputs(inputs, target=target, columns=trained.columns)
     if x[0].numel() == prod(trained.input_shape):
         x = x.reshape(-1, *trained.input_shape)  # images as rows of a table, or without a channel
     prediction = predict_inputs(trained, x, samples=samples, seed=seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Optional, get_args
 
@@ -78,7 +79,8 @@ def parse(name: str, value: Any) -> Any:
     return value
 
 
-def _options() -> list[inspect.Parameter]:
+def run_options() -> list[inspect.Parameter]:
+    """A flag for each field of Run."""
     kind = inspect.Parameter.KEYWORD_ONLY
     parameters = []
     for name, field in Run.model_fields.items():
@@ -89,6 +91,11 @@ def _options() -> list[inspect.Parameter]:
         option = typer.Option(f"--{name.replace('_', '-')}", help=f"{field.description}{shown}", show_default=False)
         annotation = Annotated[Optional[plain], option]  # type: ignore[valid-type]  # noqa: UP045
         parameters.append(inspect.Parameter(name, kind, default=None, annotation=annotation))
+    return parameters
+
+
+def _options() -> list[inspect.Parameter]:
+    parameters, kind = run_options(), inspect.Parameter.KEYWORD_ONLY
     extra: dict[str, tuple[Any, Any]] = {
         "out": (Annotated[Path, typer.Option(help="the run's directory")], inspect.Parameter.empty),
         "config": (Annotated[Path | None, typer.Option(help="a config.toml to start from")], None),
@@ -106,6 +113,10 @@ def _options() -> list[inspect.Parameter]:
     return parameters
 
 
-_signature = inspect.Signature(_options())
-train_command.__signature__ = _signature  # type: ignore[attr-defined]
-train_command.__annotations__ = {p.name: p.annotation for p in _signature.parameters.values()}
+def set_options(command: Callable[..., None], parameters: list[inspect.Parameter]) -> None:
+    """Tell typer which options `command` takes."""
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+
+
+set_options(train_command, _options())

@@ -2,7 +2,7 @@
 
 from posterity.data.batches import Batches
 from posterity.data.dataset import Dataset, Splits, Standardisation, Task
-from posterity.data.files import read_inputs
+from posterity.data.files import read_columns, read_inputs
 from posterity.data.registry import DatasetInfo, describe, fetch, load, load_test, names
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "load",
     "load_test",
     "names",
+    "read_columns",
     "read_inputs",
 ]

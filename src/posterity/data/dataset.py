@@ -28,8 +28,8 @@ Task = Literal["classification", "binary", "regression"]
 class Dataset:
     """Inputs and targets in memory, with what a network needs to know of them.
 
-    `x` is (n, ...) floating; `y` is (n,) int64 for classification, (n,) floating 0/1 for binary
-    and (n, k) floating for regression.
+    `x` is (n, ...) floating, or int64 tokens for an embedding; `y` is (n,) int64 for classification,
+    (n,) floating 0/1 for binary and (n, k) floating for regression.
     """
 
     x: Tensor

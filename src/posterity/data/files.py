@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from array import array
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,11 +39,25 @@ def read_splits(path: Path, *, seed: int = 0, target: str | None = None, task: T
     return _own_splits(arrays, task, path.stem)
 
 
-def read_inputs(path: Path, *, target: str | None = None) -> Tensor:
-    """Inputs to predict from: array x of an `.npz`, or its only one; a `.csv` without column `target`."""
+def read_columns(path: Path, *, target: str | None = None) -> list[str]:
+    """The names of a `.csv` file's input columns: all but `target`, or but the last."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        names = _header(next(csv.reader(file), []), path)
+    return [name for name in names if name != (target or names[-1])]
+
+
+def read_inputs(path: Path, *, target: str | None = None, columns: Sequence[str] = ()) -> Tensor:
+    """Inputs to predict from: array x of an `.npz`, or its only one; a `.csv` without column `target`.
+
+    With `columns`, those of the training data, a `.csv` gives just these, in this order.
+    """
     if _suffix(path) == ".csv":
         names, table = _read_csv(path)
-        keep = [number for number, name in enumerate(names) if name != target]
+        missing = [name for name in columns if name not in names]
+        if missing:
+            raise DataError(f"{path} lacks the column {', '.join(missing)} that the network was trained on.")
+        keep = [names.index(name) for name in columns]
+        keep = keep or [number for number, name in enumerate(names) if name != target]
         if not keep:
             raise DataError(f"{path} has no column but the target '{target}'.")
         values: NDArray[np.generic] = table[:, keep]

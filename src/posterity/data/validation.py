@@ -63,9 +63,12 @@ def count_classes(labels: Tensor, what: str) -> int:
 
 
 def check_inputs(x: Tensor, what: str) -> None:
-    """Inputs: floating, (n, ...) with n > 0, finite."""
-    if not x.is_floating_point():
-        raise DataError(f"{what}: inputs are {x.dtype}; expected floating point, convert them with .float().")
+    """Inputs: floating, or int64 tokens, (n, ...) with n > 0, finite."""
+    if not (x.is_floating_point() or x.dtype == torch.int64):
+        raise DataError(
+            f"{what}: inputs are {x.dtype}; expected floating point, convert them with .float(), "
+            "or with .long() if they are tokens for an embedding."
+        )
     if x.ndim < 2:
         raise DataError(
             f"{what}: inputs have shape {tuple(x.shape)}; expected (rows, features) or (rows, channels, ...)."

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from posterity import data, metrics
-from posterity.core.errors import DataError, UsageError
+from posterity.core.errors import DataError, UsageError, unknown_name
 from posterity.core.randomness import generator
 from posterity.data import Dataset
 from posterity.experiments.train import TrainedRun
@@ -94,6 +94,8 @@ def _shifted_inputs(trained: TrainedRun, name: str, test: Dataset, seed: int) ->
         scale = trained.standardisation
         noise = torch.randn(test.x.shape, generator=generator(seed, NOISE))
         return noise * scale.x_sd + scale.x_mean
+    if name not in data.names():
+        raise unknown_name("data set", name, [*data.names(), NOISE])
     other = data.load_test(name)
     if other.input_shape != trained.input_shape:
         raise DataError(f"{name} has inputs {other.input_shape}, the network takes {trained.input_shape}")

@@ -13,7 +13,10 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from posterity.core.errors import CorruptFileError, UsageError
+from posterity.models import MODELS
+from posterity.optim import OPTIMIZERS
 from posterity.training import Settings
+from posterity.training.groups import SAMPLERS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,9 +26,10 @@ else:
 # Fields that `fit` takes by the same name; their defaults are those of Settings.
 TRAINING = (
     "epochs", "batch_size", "optimizer", "lr", "schedule", "temperature", "kl_decay", "samples",
-    "clip", "patience", "val_samples", "seed",
+    "clip", "patience", "val_samples", "seed", "optimizer_sd", "lr_sd", "lr_ratio", "schedule_sd", "alternate",
 )  # fmt: skip
 _DEFAULT = Settings()
+_TRAINERS = [name for name in OPTIMIZERS if name not in SAMPLERS]
 
 
 class Run(BaseModel):
@@ -37,20 +41,28 @@ class Run(BaseModel):
     split: int = Field(0, ge=0, description="number of the standard split (UCI sets)")
     target: str | None = Field(None, description="target column of a .csv file; the last one by default")
     task: Literal["classification", "binary", "regression"] | None = Field(
-        None, description="what the targets of a file are, where it cannot be seen from them"
+        None, description="what a file's targets are, where they do not show it: classification, binary or regression"
     )
-    model: str = Field("lenet5", description="network's name")
-    hidden: tuple[int, ...] | None = Field(None, description="widths of an mlp's hidden layers")
+    model: str = Field("lenet5", description=f"the network: {', '.join(MODELS)}")
+    hidden: tuple[int, ...] | None = Field(None, description="widths of an mlp's hidden layers, such as 400,400")
     posterior: str = Field("mean_field", description="mean_field (Bayesian) or point (frequentist)")
     prior_scale: float | str = Field("kaiming", description="prior's sd: a number, kaiming, xavier or glorot")
     rho: float = Field(-5.0, allow_inf_nan=False, description="initial rho of every weight: sd = softplus(rho)")
-    deterministic: tuple[str, ...] = Field((), description="name patterns of weights that are not Bayesian")
+    deterministic: tuple[str, ...] = Field(
+        (), description="weights that are not Bayesian, by name patterns such as 0.*,*.bias"
+    )
     noise: float | str = Field("learnt", description="regression noise: sd, learnt or input")
     epochs: int = Field(_DEFAULT.epochs, ge=1, description="passes over the training data")
     batch_size: int = Field(_DEFAULT.batch_size, ge=1, description="rows in a batch")
-    optimizer: str = Field(_DEFAULT.optimizer, description="optimiser's name")
+    optimizer: str = Field(_DEFAULT.optimizer, description=f"the optimiser: {', '.join(_TRAINERS)}")
     lr: float | None = Field(_DEFAULT.lr, gt=0, description="learning rate; the optimiser's own by default")
-    schedule: str = Field(_DEFAULT.schedule, description="constant, cosine or step")
+    schedule: str = Field(_DEFAULT.schedule, description="constant, cosine, step, cyclic, one-cycle or plateau")
+    warmup: float = Field(0.0, ge=0, lt=1, description="share of the training in which the rate is ramped up")
+    optimizer_sd: str | None = Field(None, description="optimiser of the standard deviations; as the means' by default")
+    lr_sd: float | None = Field(None, gt=0, description="learning rate of the standard deviations")
+    lr_ratio: float | None = Field(None, gt=0, description="the same as a multiple of lr")
+    schedule_sd: str | None = Field(None, description="schedule of the standard deviations' rate")
+    alternate: int | None = Field(None, ge=1, description="epochs of means, then of standard deviations, in turn")
     temperature: float = Field(_DEFAULT.temperature, ge=0, description="factor on the KL")
     kl_decay: float = Field(_DEFAULT.kl_decay, ge=0, description="lam, the KL's share by batch")
     samples: int = Field(_DEFAULT.samples, ge=1, description="weight samples in a step")
@@ -67,7 +79,12 @@ class Run(BaseModel):
 
     def settings(self) -> dict[str, Any]:
         """What `fit` is told."""
-        return {name: getattr(self, name) for name in TRAINING}
+        options = {"warmup": self.warmup} if self.warmup else {}
+        return {
+            **{name: getattr(self, name) for name in TRAINING},
+            "schedule_options": options,
+            "schedule_sd_options": options,
+        }
 
     def write(self, path: Path) -> None:
         """As TOML, atomically (half of it would be another run); what is None is left out."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, UsageError
-from posterity.data import Standardisation, Task
+from posterity.data import Standardisation, Task, read_columns
 from posterity.experiments.build import build_data, build_module, build_network
 from posterity.experiments.run import Run
 from posterity.saving import describe, rebuild
@@ -30,6 +30,7 @@ class TrainedRun:
     task: Task
     num_classes: int
     finished: bool
+    columns: tuple[str, ...] = ()
 
 
 def train_run(
@@ -59,6 +60,7 @@ def train_run(
             "num_outputs": net.likelihood.num_outputs(parts.train.num_outputs) if net.likelihood else 0,
             "task": parts.train.task,
             "num_classes": parts.train.num_classes,
+            "columns": _columns(run),
         }
         result = fit(
             net,
@@ -84,6 +86,12 @@ def train_run(
     return result
 
 
+def _columns(run: Run) -> list[str]:
+    """Names of a .csv file's input columns, so that predictions find them by name."""
+    path = Path(run.dataset)
+    return read_columns(path, target=run.target) if path.suffix.lower() == ".csv" else []
+
+
 def load_run(path: str | Path) -> TrainedRun:
     """The network of the run in `path`, from its newest whole checkpoint."""
     directory = RunDirectory(path)
@@ -105,6 +113,7 @@ def load_run(path: str | Path) -> TrainedRun:
             extra["task"],
             extra["num_classes"],
             bool(state["stopped"]),
+            tuple(extra["columns"]),
         )
     except (KeyError, RuntimeError) as error:
         raise CorruptFileError(f"the checkpoint in {path} does not describe a network: {error}") from error

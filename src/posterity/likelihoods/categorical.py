@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from posterity.core.errors import UsageError
 from posterity.likelihoods.likelihood import Likelihood, Prediction
 
-
 IGNORE_NOTHING = -(2**62)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
 
 from torch import nn
@@ -25,10 +26,11 @@ def build_model(name: str, input_shape: Sequence[int], num_outputs: int, **optio
     """A network by its name."""
     if name not in MODELS:
         raise unknown_name("model", name, MODELS)
-    try:
-        return MODELS[name](input_shape, num_outputs, **options)
-    except TypeError as error:
-        raise UsageError(f"model '{name}' does not take these options: {error}") from error
+    known = list(signature(MODELS[name]).parameters)[2:]
+    for option in options:
+        if option not in known:
+            raise UsageError(f"model '{name}' has no option '{option}'; it has {', '.join(known) or 'none'}")
+    return MODELS[name](input_shape, num_outputs, **options)
 
 
 __all__ = ["MODELS", "build_model", "cnn", "lenet5", "mlp", "perceptron"]

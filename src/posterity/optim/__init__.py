@@ -1,16 +1,29 @@
 """Optimisers and schedules; they know nothing of Bayes."""
 
+from posterity.optim.adabayes import AdaBayes, AdaBayesFP
+from posterity.optim.adabound import AdaBound, AMSBound
 from posterity.optim.build import OPTIMIZERS, Recipe, build_optimizer
+from posterity.optim.ivon import IVON
 from posterity.optim.schedules import SCHEDULES, Constant, Cosine, Schedule, Step, build_schedule
+from posterity.optim.sgld import SGLD, SampleCollector
+from posterity.optim.yellowfin import YellowFin
 
 __all__ = [
+    "IVON",
     "OPTIMIZERS",
     "SCHEDULES",
+    "SGLD",
+    "AMSBound",
+    "AdaBayes",
+    "AdaBayesFP",
+    "AdaBound",
     "Constant",
     "Cosine",
     "Recipe",
+    "SampleCollector",
     "Schedule",
     "Step",
+    "YellowFin",
     "build_optimizer",
     "build_schedule",
 ]

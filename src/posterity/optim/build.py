@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 import torch
 
 from posterity.core.errors import UsageError, unknown_name
+from posterity.optim.adabayes import AdaBayes, AdaBayesFP
+from posterity.optim.adabound import AdaBound
+from posterity.optim.ivon import IVON
+from posterity.optim.sgld import SGLD
+from posterity.optim.yellowfin import YellowFin
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """An optimiser's class, its default rate and the settings that differ from the class's own."""
+    """An optimiser's class, its default rate, the settings that differ from the class's own, those it must be given."""
 
     make: Callable[..., torch.optim.Optimizer]
     lr: float
     settings: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+
+
+def _own(make: Callable[..., torch.optim.Optimizer], *needs: str, **settings: Any) -> Recipe:
+    """One of ours, with the default rate that its class has."""
+    return Recipe(make, signature(make).parameters["lr"].default, settings, needs)
 
 
 OPTIMIZERS: dict[str, Recipe] = {
@@ -28,6 +40,14 @@ OPTIMIZERS: dict[str, Recipe] = {
     "adagrad": Recipe(torch.optim.Adagrad, 1e-2, {"fused": True}),
     "rmsprop": Recipe(torch.optim.RMSprop, 1e-3),
     "radam": Recipe(torch.optim.RAdam, 1e-3),
+    "adabound": _own(AdaBound),
+    "amsbound": _own(AdaBound, amsbound=True),
+    "yellowfin": _own(YellowFin),
+    "adabayes": _own(AdaBayes, "batch_size"),
+    "adabayes-fp": _own(AdaBayesFP),
+    "ivon": _own(IVON, "ess"),
+    "sgld": Recipe(SGLD, 3e-6, needs=("num_data",)),
+    "psgld": Recipe(SGLD, 3e-8, {"preconditioned": True}, needs=("num_data",)),
 }
 
 

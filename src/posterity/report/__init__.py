@@ -2,6 +2,7 @@
 
 from posterity.report.figures import (
     confidence_histograms,
+    rate_curve,
     regression_band,
     reliability_diagram,
     save,
@@ -11,6 +12,7 @@ from posterity.report.run_figures import write_evaluation_figures, write_trainin
 
 __all__ = [
     "confidence_histograms",
+    "rate_curve",
     "regression_band",
     "reliability_diagram",
     "save",

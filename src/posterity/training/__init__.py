@@ -6,6 +6,7 @@ from posterity.training.directory import RunDirectory
 from posterity.training.fit import FitResult, fit
 from posterity.training.history import History
 from posterity.training.loop import Training
+from posterity.training.range_test import RangeTest, range_test
 from posterity.training.settings import Settings
 from posterity.training.signals import Interrupted
 
@@ -16,8 +17,10 @@ __all__ = [
     "FitResult",
     "History",
     "Interrupted",
+    "RangeTest",
     "RunDirectory",
     "Settings",
     "Training",
     "fit",
+    "range_test",
 ]

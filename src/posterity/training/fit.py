@@ -17,11 +17,11 @@ from posterity.core.errors import DataError, UsageError
 from posterity.core.randomness import derive
 from posterity.data import Dataset
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
-from posterity.optim import build_optimizer
 from posterity.training.callbacks import Callback
 from posterity.training.directory import RunDirectory
+from posterity.training.groups import build_groups
 from posterity.training.history import History
-from posterity.training.loop import Training, parameter_groups
+from posterity.training.loop import Training
 from posterity.training.progress import ProgressDisplay
 from posterity.training.settings import Settings
 from posterity.training.signals import Interrupted, SignalWatch
@@ -62,15 +62,17 @@ def fit(
     writes history and checkpoints there (one at least every `checkpoint_seconds`), stops in good order on
     SIGINT and SIGTERM, and continues bit for bit with `resume`. `extra` is stored in every checkpoint.
     """
+    if not isinstance(net, BayesianModule):
+        raise UsageError(f"fit trains a Bayesian network; make one with bayesian({type(net).__name__}(...))")
     options = Settings.of(**settings)
-    train, val = _dataset(train), None if val is None else _dataset(val)
+    train, val = as_dataset(train), None if val is None else as_dataset(val)
     if options.patience and val is None:
         raise UsageError("patience needs validation data")
     net.likelihood = likelihood or net.likelihood or default_likelihood(train).to(net.posterior.mean)
     for part in (train, val):
         if part is not None:
             check_fit(net, net.likelihood, part)
-    build_optimizer(options.optimizer, parameter_groups(net), **options.optimizer_options)  # refuses wrong options
+    build_groups(net, options, num_data=len(train), batch_size=options.batch_size)  # refuses wrong options
     shown = [ProgressDisplay()] if progress else []
     with ExitStack() as stack:
         directory = None
@@ -153,7 +155,7 @@ def default_likelihood(data: Dataset) -> Likelihood:
 def check_fit(net: BayesianModule, likelihood: Likelihood, data: Dataset) -> None:
     """Refuse data that does not fit the network, before anything is changed."""
     weights = net.posterior.mean.detach()
-    if data.x.dtype != weights.dtype:
+    if data.x.is_floating_point() and data.x.dtype != weights.dtype:
         raise DataError(f"the inputs are {data.x.dtype}, the network's weights {weights.dtype}; convert one")
     was_training = net.training
     net.eval()
@@ -170,11 +172,19 @@ def check_fit(net: BayesianModule, likelihood: Likelihood, data: Dataset) -> Non
     expected = likelihood.num_outputs(data.num_outputs)
     if output.shape[1:] != (expected,):
         what = "classes" if data.task == "classification" else "targets"
+        one_logit = output.shape[1:] == (1,) and data.num_classes == 2
+        hint = "; for one logit give the labels as task='binary'" if one_logit else ""
         raise DataError(
             f"the network gives outputs of shape {tuple(output.shape[1:])}; {data.name} with {data.num_outputs} "
-            f"{what} and a {likelihood.kind} likelihood needs ({expected},)"
+            f"{what} and a {likelihood.kind} likelihood needs ({expected},)" + hint
         )
 
 
-def _dataset(data: Data) -> Dataset:
+def as_dataset(data: Data) -> Dataset:
+    """`data` itself, or made of a pair (x, y)."""
+    if not isinstance(data, Dataset) and not (isinstance(data, (tuple, list)) and len(data) == 2):
+        raise DataError(
+            f"training data are a posterity.Dataset or a pair (x, y) of arrays, not a {type(data).__name__}; "
+            "data are kept in memory as tensors, so that no loader is needed"
+        )
     return data if isinstance(data, Dataset) else Dataset.from_arrays(*data)

@@ -1,4 +1,4 @@
-"""The training loop: minibatches, one optimiser, a schedule, validation, early stopping, exact resumption.
+"""The training loop: minibatches, groups of weights, validation, early stopping, exact resumption.
 
 All that the future depends on is in `state()`: weights, optimiser, generators, place in the epoch, sums of
 the epoch so far, best weights, callbacks. Nothing else is: no clock, no path, no machine.
@@ -24,8 +24,9 @@ from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batches, Dataset
 from posterity.likelihoods import Likelihood
 from posterity.objectives import Loss, kl_by_weight, kl_weights, negative_elbo
-from posterity.optim import build_optimizer, build_schedule
 from posterity.training.callbacks import Callback
+from posterity.training.diagnostics import group_diagnostics, health_warnings, signal_to_noise
+from posterity.training.groups import active, build_groups
 from posterity.training.history import History, Record
 from posterity.training.scoring import brief_score
 from posterity.training.settings import Settings
@@ -51,17 +52,14 @@ class Training:
         self.settings = settings
         self.history = History() if history is None else history
         self.callbacks = list(callbacks)
-        self.optimizer = build_optimizer(
-            settings.optimizer, parameter_groups(net), lr=settings.lr, **settings.optimizer_options
-        )
-        self.base_lrs = [group["lr"] for group in self.optimizer.param_groups]
-        self.schedule = build_schedule(settings.schedule, **settings.schedule_options)
-        order = generator(settings.seed, "batches")
-        self.batches = Batches(len(train), min(settings.batch_size, len(train)), order)
+        batch_size = min(settings.batch_size, len(train))
+        self.groups = build_groups(net, settings, num_data=len(train), batch_size=batch_size)
+        self.batches = Batches(len(train), batch_size, generator(settings.seed, "batches"))
         self.kl_weights = kl_weights(self.batches.num_batches, settings.kl_decay).tolist()
         self.total_steps = settings.epochs * self.batches.num_batches
         self.step = 0
         self.sums = {"rows": 0.0, "nll": 0.0, "score": 0.0}
+        self.gradient_norms: dict[str, float] = {}
         self.best: dict[str, Any] = {}
         self.stopped = ""  # the reason, once there is nothing left to do
         net.noise_source = NoiseSource(derive(settings.seed, "training"))
@@ -91,10 +89,7 @@ class Training:
         """One optimiser step on the rows `index`."""
         self.net.train()
         x, y = self.train.x.index_select(0, index), self.train.y.index_select(0, index)
-        factor = self.schedule.factor(self.step / self.total_steps)
-        for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
-            group["lr"] = base * factor
-        self.optimizer.zero_grad()
+        self.net.zero_grad()
         loss = negative_elbo(
             self.net,
             self.likelihood,
@@ -110,7 +105,9 @@ class Training:
         self._add_up(loss, y)
         for callback in self.callbacks:
             callback.on_step(self, loss)
-        self.optimizer.step()
+        for group in self.groups:
+            if active(group.name, self.epoch, self.settings):
+                group.step(self.step / self.total_steps)
         self.step += 1
         return loss
 
@@ -126,6 +123,8 @@ class Training:
         self.sums = dict.fromkeys(self.sums, 0.0)
         if not self.stopped and self.epoch >= self.settings.epochs:
             self.stop("epochs")
+        for group in self.groups:
+            group.schedule.observe(record)
         for callback in self.callbacks:
             callback.on_epoch(self, record)
         self.history.append(record)
@@ -140,7 +139,7 @@ class Training:
             "settings": self.settings.as_dict(),
             "data": self._data_checksum,
             "net": self.net.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "groups": [group.state() for group in self.groups],
             "batches": self.batches.state(),
             "noise": self.net.noise_source.state(),
             "global_generator": torch.get_rng_state(),
@@ -165,8 +164,8 @@ class Training:
         self.step, self.sums, self.best = state["step"], dict(state["sums"]), state["best"]
         self.stopped = state["stopped"]
         self.net.load_state_dict(state["net"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self._lay_out_moments()
+        for group, kept in zip(self.groups, state["groups"], strict=True):
+            group.restore(kept)
         self.batches.restore(state["batches"])
         self.net.noise_source.restore(state["noise"])
         torch.set_rng_state(state["global_generator"])
@@ -185,13 +184,6 @@ class Training:
             value = zlib.crc32(raw, value)
         return value
 
-    def _lay_out_moments(self) -> None:
-        # Fused optimisers run over the raw memory: moments must lie as their parameter does (channels-last, say).
-        for parameter, kept in self.optimizer.state.items():
-            for name, value in kept.items():
-                if isinstance(value, Tensor) and value.shape == parameter.shape != ():
-                    kept[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
-
     def _kept_callbacks(self) -> list[Callback]:
         return [callback for callback in self.callbacks if callback.kept]
 
@@ -206,12 +198,13 @@ class Training:
                 )
 
     def _check_and_clip(self, loss: Loss) -> None:
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
-        norm = get_total_norm([p.grad for p in parameters if p.grad is not None])
-        if not (math.isfinite(loss.nll.item()) and math.isfinite(norm.item())):
+        self.gradient_norms = {group.name: get_total_norm(group.gradients()).item() for group in self.groups}
+        norm = math.hypot(*self.gradient_norms.values())
+        if not (math.isfinite(loss.nll.item()) and math.isfinite(norm)):
             raise non_finite(self.net, loss, self.step + 1)
         if self.settings.clip is not None:
-            clip_grads_with_norm_(parameters, self.settings.clip, norm)
+            parameters = [p for group in self.groups for p in group.parameters]
+            clip_grads_with_norm_(parameters, self.settings.clip, torch.tensor(norm))
 
     def _add_up(self, loss: Loss, y: Tensor) -> None:
         rows = len(y)
@@ -231,19 +224,25 @@ class Training:
             kl_each = kl_by_weight(self.net.posterior, self.net.prior)
         kl = kl_each.sum().item()
         weight = self.settings.temperature * (self.settings.kl_decay > 0)
+        kl_by_layer = {k: v.item() for k, v in self.net.layout.sum_by_layer(kl_each).items()}
+        kl_term = weight * kl / len(self.train)
         if weight and not math.isfinite(kl):
             worst = self.net.layout.layer_at(int(kl_each.nan_to_num(math.inf).argmax()))
             raise NonFiniteError(f"step {self.step}: the KL is {kl}, most of it in {worst}. {ADVICE}")
         return {
             "epoch": self.current_epoch,
             "step": self.step,
-            "loss": nll + weight * kl / len(self.train),
+            "loss": nll + kl_term,
             "nll": nll,
             "kl": kl,
             **({"rmse": math.sqrt(score)} if self.train.task == "regression" else {"accuracy": score}),
             "temperature": self.settings.temperature,
-            "lr": self.optimizer.param_groups[0]["lr"],
+            "lr": self.groups[0].lr,
             "seconds": round(self.seconds, 3),
+            "groups": group_diagnostics(self.groups, self.gradient_norms),
+            "snr": signal_to_noise(self.net),
+            "kl_by_layer": kl_by_layer,
+            "warnings": health_warnings(self.net, kl_by_layer, nll=nll, kl_term=kl_term),
         }
 
     def _keep_best(self, record: Record) -> None:
@@ -254,14 +253,6 @@ class Training:
             self.best = {"val_nll": record["val_nll"], "epoch": self.current_epoch, "net": weights}
         elif self.current_epoch - self.best["epoch"] >= self.settings.patience:
             self.stop(f"no better validation nll for {self.settings.patience} epochs")
-
-
-def parameter_groups(net: BayesianModule) -> list[dict[str, Any]]:
-    """Means, standard deviations and deterministic weights as an optimiser's groups, each with its name."""
-    groups = {name: list(parameters) for name, parameters in net.posterior.groups().items()}
-    bayesian = {id(p) for parameters in groups.values() for p in parameters}
-    groups["deterministic"] = [p for p in net.parameters() if p.requires_grad and id(p) not in bayesian]
-    return [{"params": parameters, "name": name} for name, parameters in groups.items() if parameters]
 
 
 def non_finite(net: BayesianModule, loss: Loss, step: int) -> NonFiniteError:

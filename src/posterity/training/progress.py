@@ -25,6 +25,7 @@ class ProgressDisplay(Callback):
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._shown = 0.0
+        self._warned: set[str] = set()
 
     def on_start(self, training: Training) -> None:
         """Open the bar on a terminal."""
@@ -50,7 +51,8 @@ class ProgressDisplay(Callback):
 
     def on_epoch(self, training: Training, record: Record) -> None:
         """One line."""
-        shown = {k: v for k, v in record.items() if k not in ("epoch", "step", "temperature", "seconds")}
+        hidden = ("epoch", "step", "temperature", "seconds")
+        shown = {k: v for k, v in record.items() if isinstance(v, float) and k not in hidden}
         values = "  ".join(f"{k} {_short(k, v)}" for k, v in shown.items())
         width = len(str(training.settings.epochs))
         self.console.print(
@@ -58,6 +60,10 @@ class ProgressDisplay(Callback):
             highlight=False,
             soft_wrap=True,
         )
+        for warning in record["warnings"]:
+            if warning.split(" (")[0] not in self._warned:
+                self._warned.add(warning.split(" (")[0])
+                self.console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
 
     def on_end(self, training: Training) -> None:
         """Close the bar."""

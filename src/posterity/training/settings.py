@@ -24,6 +24,10 @@ class Settings:
     clip          largest norm of the gradient; None does not clip
     patience      epochs without a better validation nll before stopping; the best weights are then restored
     val_samples   weight samples in each validation
+
+    The standard deviations are trained like the means unless one of these is given (training.groups):
+    optimizer_sd, lr_sd (or lr_ratio, times the means' rate), schedule_sd, and their options
+    alternate     epochs for which the means are trained, then the standard deviations, and so on
     """
 
     epochs: int = 20
@@ -40,22 +44,32 @@ class Settings:
     patience: int | None = None
     val_samples: int = 8
     seed: int = 0
+    optimizer_sd: str | None = None
+    lr_sd: float | None = None
+    lr_ratio: float | None = None
+    optimizer_sd_options: Mapping[str, Any] = field(default_factory=dict)
+    schedule_sd: str | None = None
+    schedule_sd_options: Mapping[str, Any] = field(default_factory=dict)
+    alternate: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "samples", "val_samples"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("clip", "patience"):
+        for name in ("clip", "patience", "lr", "lr_sd", "lr_ratio", "alternate"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, or None, not {getattr(self, name)}")
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
             raise UsageError(f"the temperature must be a number of at least 0, not {self.temperature}")
         # Names and rates, too, are refused here: before a run's directory is touched.
-        if self.optimizer not in OPTIMIZERS:
-            raise unknown_name("optimizer", self.optimizer, OPTIMIZERS)
-        if self.lr is not None and not self.lr > 0:
-            raise UsageError(f"the learning rate must be positive, not {self.lr}")
+        if self.lr_sd is not None and self.lr_ratio is not None:
+            raise UsageError(f"give lr_sd ({self.lr_sd}) or lr_ratio ({self.lr_ratio}), not both")
+        for optimizer in (self.optimizer, self.optimizer_sd):
+            if optimizer is not None and optimizer not in OPTIMIZERS:
+                raise unknown_name("optimizer", optimizer, OPTIMIZERS)
         build_schedule(self.schedule, **self.schedule_options)
+        if self.schedule_sd is not None:
+            build_schedule(self.schedule_sd, **self.schedule_sd_options)
         kl_weights(1, self.kl_decay)
 
     @classmethod

@@ -1,0 +1,172 @@
+"""AdaBayes: a Kalman filter for each weight's optimum, whose posterior variance is the weight's rate.
+
+    g    gradient of the summed loss: a mean loss's times the batch size
+    eta  Adam's rate,  s2 = lr_sgd / batch size,  <.> Adam's bias-corrected averages
+
+AdaBayes                                                              [1, algorithm 1]
+    1/s2_post = 1/s2_prior + g^2
+    s2_prior  = (1 - eta^2/(2 s2))^2 s2_post + eta^2                  s2 at first
+    w        <- (1 - decay) w - s2_post <g>
+
+AdaBayes-FP: the filter's fixed point at once                         [1, algorithm 2]
+    1/s2_post = 1/(2 s2) + sqrt(1/(4 s2^2) + <g^2>/eta^2)             [1, eq. 20]
+    w        <- (1 - decay) w - s2_post <g>
+
+Limits: <g^2> -> 0 gives SGD with rate s2; s2 -> inf gives AdamW with rate eta (whose weight decay is decay/eta).
+
+A schedule that makes lr r times what it was at first scales eta, s2, s2_prior and decay by r: then the fixed point
+is r times what it was, and the filter is there at once. The factor 1 - eta^2/(2 s2) is that of a decaying process:
+it is kept from falling below 0.
+
+With a mean loss the batch size n cancels in AdaBayes-FP: s2_post n = 1/(1/(2 lr_sgd) + sqrt(1/(4 lr_sgd^2) +
+<g^2>/eta^2)) with g the mean's gradient. Elsewhere it is needed: give it, or set `optimizer.batch_size`.
+
+[1] Aitchison, Bayesian filtering unifies adaptive and non-adaptive neural network optimization methods, 2020.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from posterity.core.errors import UsageError
+from posterity.optim.stepping import (
+    BlockOptimizer,
+    Group,
+    Kernel,
+    check_betas,
+    check_positive,
+    schedule_ratio,
+)
+
+REDUCTIONS = ("mean", "sum")
+
+
+class AdaBayes(BlockOptimizer):
+    """Algorithm 1: the filter itself."""
+
+    def __init__(
+        self,
+        params: ParamsT,
+        *,
+        lr: float = 1e-3,
+        lr_sgd: float = 0.1,
+        batch_size: int | None = None,
+        reduction: str = "mean",
+        betas: tuple[float, float] = (0.9, 0.999),
+        weight_decay: float = 0.0,
+        maximize: bool = False,
+    ) -> None:
+        settings = {"lr": lr, "lr_sgd": lr_sgd, "batch_size": batch_size, "reduction": reduction, "betas": betas}
+        super().__init__(params, {**settings, "weight_decay": weight_decay, "maximize": maximize})
+
+    @property
+    def batch_size(self) -> int | None:
+        """Rows in the batch of the coming step."""
+        size: int | None = self.param_groups[0]["batch_size"]
+        return size
+
+    @batch_size.setter
+    def batch_size(self, size: int) -> None:
+        check_positive("the batch size", size)
+        for group in self.param_groups:
+            group["batch_size"] = size
+
+    def check(self, group: Group) -> None:
+        """lr_sgd and batch size positive, betas in [0, 1), a known reduction."""
+        check_positive("lr_sgd", group["lr_sgd"])
+        check_betas(beta1=group["betas"][0], beta2=group["betas"][1])
+        if not 0 <= group["weight_decay"] <= 1:
+            raise UsageError(f"weight_decay must lie in [0, 1], got {group['weight_decay']}")
+        if group["reduction"] not in REDUCTIONS:
+            raise UsageError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {group['reduction']!r}")
+        if group["batch_size"] is not None:
+            check_positive("the batch size", group["batch_size"])
+
+    def fresh(self, like: Tensor, group: Group) -> dict[str, Tensor]:
+        """m and the prior precision 1/s2_prior."""
+        return {"m": torch.zeros_like(like), "precision": torch.full_like(like, 1 / prior_variance(group))}
+
+    def kernel(self, group: Group, t: int) -> Kernel:
+        """The filter in units of the schedule's ratio r: variances over r, so that they need no rescaling."""
+        beta1 = group["betas"][0]
+        ratio = schedule_ratio(group)
+        eta2, factor = ratio * group["reference_lr"] ** 2, summed(group)
+        decay = ratio * group["weight_decay"]
+        forget = max(0.0, 1 - eta2 / (2 * prior_variance(group))) ** 2
+        rate = ratio * factor / (1 - beta1**t)
+
+        def move(w: Tensor, g: Tensor, m: Tensor, precision: Tensor, scratch: Tensor) -> None:
+            m.lerp_(g, 1 - beta1)
+            precision.addcmul_(g, g, value=ratio * factor**2)
+            if decay:
+                w.mul_(1 - decay)
+            w.addcdiv_(m, precision, value=-rate)
+            torch.mul(precision, eta2, out=scratch).add_(forget)
+            precision.div_(scratch)
+
+        return move
+
+
+class AdaBayesFP(AdaBayes):
+    """Algorithm 2: the filter's fixed point."""
+
+    def fresh(self, like: Tensor, group: Group) -> dict[str, Tensor]:
+        """Adam's m and v."""
+        return {"m": torch.zeros_like(like), "v": torch.zeros_like(like)}
+
+    def kernel(self, group: Group, t: int) -> Kernel:
+        """eta <g> / (half + sqrt(half^2 + <g^2>)), half = eta / (2 s2 factor), which no schedule changes."""
+        beta1, beta2 = group["betas"]
+        ratio = schedule_ratio(group)
+        correction = 1 - beta2**t
+        decay = ratio * group["weight_decay"]
+        half = sgd_share(group) * math.sqrt(correction)
+        rate = float(group["lr"]) * math.sqrt(correction) / (1 - beta1**t)
+
+        def move(w: Tensor, g: Tensor, m: Tensor, v: Tensor, scratch: Tensor) -> None:
+            m.lerp_(g, 1 - beta1)
+            v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+            if decay:
+                w.mul_(1 - decay)
+            if rate == 0:
+                return
+            torch.add(v, half**2, out=scratch).sqrt_().add_(half)
+            w.addcdiv_(m, scratch, value=-rate)
+
+        return move
+
+
+def steady_precision(mean_square: Tensor, eta: float, s2: float) -> Tensor:
+    """Fixed point of the filter's precision, 1/s2_post, for gradients with this mean square."""
+    half = 0.5 / s2
+    return half + (half**2 + mean_square / eta**2).sqrt()
+
+
+def prior_variance(group: Group) -> float:
+    """s2 before any schedule."""
+    return float(group["lr_sgd"]) / rows(group)
+
+
+def summed(group: Group) -> int:
+    """What the given gradient is multiplied with to be that of the summed loss."""
+    return rows(group) if group["reduction"] == "mean" else 1
+
+
+def sgd_share(group: Group) -> float:
+    """eta / (2 s2) over the factor that makes the gradient that of a sum: large where the step is SGD's."""
+    share: float = group["reference_lr"] / (2 * group["lr_sgd"])
+    return share if group["reduction"] == "mean" else share * rows(group)
+
+
+def rows(group: Group) -> int:
+    """The batch size, which must be known by now."""
+    if group["batch_size"] is None:
+        raise UsageError(
+            "AdaBayes needs the batch size: give batch_size=..., or set optimizer.batch_size before a step"
+        )
+    size: int = group["batch_size"]
+    return size

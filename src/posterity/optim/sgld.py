@@ -1,0 +1,161 @@
+"""Stochastic-gradient Langevin dynamics: gradient steps with noise, whose path samples the posterior.
+
+    U = num_data * loss,    loss = mean nll + (-log prior) / num_data
+    w <- w - (lr/2) grad U + sqrt(lr T) eps                                                  [1]
+
+preconditioned, G = 1 / (sqrt(V) + 1e-5), V = 0.99 V + 0.01 (grad loss)^2                    [2]
+    w <- w - (lr/2) G grad U + sqrt(lr T G) eps
+
+Limits: as lr -> 0 the stationary density is exp(-U/T); T = 0 is gradient descent with rate lr num_data / 2. For a
+quadratic U with curvature a the stationary variance is T/(a (1 - lr a/4)): lr a must be small. [2]'s term with the
+derivative of G is left out, as in its own experiments.
+
+The noise has mean 0 and variance 1 exactly and 2^16 values, the normal distribution's quantiles: it takes half the
+time of finer noise, and what is sampled are sums over many steps, which know only its first moments.
+
+[1] Welling and Teh, Bayesian learning via stochastic gradient Langevin dynamics, 2011.
+[2] Li, Chen, Carlson, Carin, Preconditioned stochastic gradient Langevin dynamics, 2016.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from posterity.core.errors import UsageError
+from posterity.core.randomness import derive
+from posterity.optim.stepping import BlockOptimizer, Group, Kernel, check_not_negative, check_positive
+
+ALPHA, EPS = 0.99, 1e-5
+
+
+class SGLD(BlockOptimizer):
+    """Langevin dynamics on num_data times the loss; collect its weights with a `SampleCollector`."""
+
+    def __init__(
+        self,
+        params: ParamsT,
+        *,
+        lr: float,
+        num_data: float,
+        temperature: float = 1.0,
+        preconditioned: bool = False,
+        seed: int = 0,
+    ) -> None:
+        settings = {"num_data": num_data, "temperature": temperature, "preconditioned": preconditioned}
+        super().__init__(params, {"lr": lr, **settings})
+        self.shared = {"noise": StepNoise.begin(seed)}
+
+    def check(self, group: Group) -> None:
+        """num_data positive, temperature not negative."""
+        check_positive("num_data", group["num_data"])
+        check_not_negative("temperature", group["temperature"])
+
+    def fresh(self, like: Tensor, group: Group) -> dict[str, Tensor]:
+        """V, if preconditioned."""
+        return {"v": torch.zeros_like(like)} if group["preconditioned"] else {}
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step of every parameter that has a gradient."""
+        self._noise = StepNoise(self.shared["noise"])
+        loss = super().step(closure)
+        self.shared = {"noise": self._noise.state()}
+        return loss
+
+    def kernel(self, group: Group, t: int) -> Kernel:
+        """Drift and noise."""
+        lr, noise = float(group["lr"]), self._noise
+        drift, spread = 0.5 * lr * group["num_data"], UNIT * math.sqrt(lr * group["temperature"])
+
+        def move(w: Tensor, g: Tensor, scratch: Tensor) -> None:
+            w.add_(g, alpha=-drift).add_(noise.fill(scratch), alpha=spread)
+
+        def move_preconditioned(w: Tensor, g: Tensor, v: Tensor, scratch: Tensor) -> None:
+            v.mul_(ALPHA).addcmul_(g, g, value=1 - ALPHA)
+            root = v.sqrt().add_(EPS).sqrt_()  # of 1/G
+            if spread:
+                noise.fill(scratch).addcdiv_(g, root, value=-drift / spread)
+                w.addcdiv_(scratch, root, value=spread)
+            else:
+                w.addcdiv_(torch.div(g, root, out=scratch), root, value=-drift)
+
+        return move_preconditioned if group["preconditioned"] else move
+
+
+class StepNoise:
+    """Noise with mean 0 and variance 1/UNIT^2 from 16 random bits an element."""
+
+    def __init__(self, state: Tensor) -> None:
+        self._bits = np.random.SFC64(0)
+        whole = self._bits.state
+        whole["state"]["state"] = state.cpu().numpy().view(np.uint64).copy()
+        self._bits.state = whole
+
+    @staticmethod
+    def begin(seed: int) -> Tensor:
+        """The state of a generator seeded with `seed`."""
+        return _words(np.random.SFC64(derive(seed, "langevin")))
+
+    def fill(self, out: Tensor) -> Tensor:
+        """Overwrite `out` with noise."""
+        bits = self._bits.random_raw(-(-out.numel() // 4)).view(np.int16)[: out.numel()]
+        out.copy_(torch.from_numpy(bits).view(out.shape))
+        return torch.add(HALF_STEP, out, alpha=2**-15, out=out).erfinv_()
+
+    def state(self) -> Tensor:
+        """The generator's state, an int64 vector."""
+        return _words(self._bits)
+
+
+def _words(bits: np.random.SFC64) -> Tensor:
+    return torch.from_numpy(bits.state["state"]["state"].view(np.int64).copy())
+
+
+HALF_STEP = torch.tensor(2.0**-16)  # centres the 2^16 numbers in their intervals
+# What makes the variance of the 2^16 equally likely values 1: nearly sqrt(2).
+UNIT = torch.arange(-(2**15), 2**15, dtype=torch.float64).add(0.5).mul(2**-15).erfinv().square().mean().rsqrt().item()
+
+
+class SampleCollector:
+    """Copies of every `thin`-th vector after the first `burn_in` steps, at most the newest `max_samples`."""
+
+    def __init__(self, burn_in: int, thin: int = 1, max_samples: int | None = None) -> None:
+        if burn_in < 0 or thin < 1 or (max_samples is not None and max_samples < 1):
+            raise UsageError(
+                f"burn_in must be at least 0, thin and max_samples at least 1, got {burn_in}, {thin} and {max_samples}"
+            )
+        self.burn_in, self.thin, self.max_samples = burn_in, thin, max_samples
+        self._kept: list[Tensor] = []
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def offer(self, step: int, vector: Tensor) -> bool:
+        """Whether the vector (N,) after `step` steps was kept."""
+        if step <= self.burn_in or (step - self.burn_in) % self.thin:
+            return False
+        self._kept.append(vector.detach().clone())
+        if self.max_samples is not None:
+            del self._kept[: -self.max_samples]
+        return True
+
+    def samples(self) -> Tensor:
+        """The kept vectors (R, N), oldest first."""
+        if not self._kept:
+            raise UsageError(f"no sample was kept yet: the first comes at step {self.burn_in + self.thin}")
+        return torch.stack(self._kept)
+
+    def state(self) -> dict[str, Any]:
+        """What was kept."""
+        return {"kept": list(self._kept)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self._kept = list(state["kept"])

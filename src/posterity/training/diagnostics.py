@@ -1,0 +1,76 @@
+"""What an epoch's record says of the weights' health, beside the losses.
+
+    gradient_norm    Euclidean norm of a group's gradient in the epoch's last step
+    effective_rate   quantiles of lr / (sqrt(<g^2>) + eps), for optimisers that keep <g^2>
+    snr              quantiles of |mean| / sd over the weights
+    kl_by_layer      in nats
+
+Two states are worth a warning: a layer whose posterior has become its prior (KL per weight below COLLAPSED:
+it has learnt nothing), and a KL that dwarfs the nll (the network is pulled to the prior, whatever the data).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posterity.bayesian import BayesianModule
+from posterity.training.groups import ParameterGroup
+
+QUANTILES = (0.1, 0.5, 0.9)
+COLLAPSED = 1e-3  # nats for each weight
+DWARFS = 10.0  # times the nll
+AT_MOST = 2**16  # weights that quantiles are taken over
+
+
+def group_diagnostics(groups: list[ParameterGroup], gradient_norms: dict[str, float]) -> dict[str, Any]:
+    """Rate, gradient norm and effective rates by group."""
+    return {
+        group.name: {"lr": group.lr, "gradient_norm": gradient_norms[group.name], **_effective(group)}
+        for group in groups
+    }
+
+
+def signal_to_noise(net: BayesianModule) -> list[float]:
+    """Quantiles of |mean| / sd; empty for a posterior without spread."""
+    if not net.posterior.random:
+        return []
+    return _quantiles(net.posterior.mean.detach().abs() / net.posterior.sd.detach())
+
+
+def health_warnings(net: BayesianModule, kl_by_layer: dict[str, float], *, nll: float, kl_term: float) -> list[str]:
+    """What a person should look at."""
+    if not net.posterior.random:
+        return []
+    sizes: dict[str, int] = {}
+    for entry in net.layout.entries:
+        sizes[entry.layer] = sizes.get(entry.layer, 0) + entry.size
+    found = [
+        f"layer {layer}: the posterior has collapsed to the prior ({kl:.2g} nats in {sizes[layer]} weights)"
+        for layer, kl in kl_by_layer.items()
+        if kl < COLLAPSED * sizes[layer]
+    ]
+    if kl_term > DWARFS * abs(nll):
+        found.append(
+            f"the KL's term ({kl_term:.3g}) dwarfs the nll ({nll:.3g}): try a lower temperature or prior scale"
+        )
+    return found
+
+
+def _effective(group: ParameterGroup) -> dict[str, list[float]]:
+    settings = group.optimizer.param_groups[0]
+    rates = []
+    for parameter in group.parameters:
+        kept = group.optimizer.state.get(parameter, {})
+        if "exp_avg_sq" in kept and "betas" in settings:
+            correction = 1 - settings["betas"][1] ** float(kept["step"])
+            rates.append((group.lr / ((kept["exp_avg_sq"] / correction).sqrt() + settings["eps"])).flatten())
+    return {"effective_rate": _quantiles(torch.cat(rates))} if rates else {}
+
+
+def _quantiles(values: Tensor) -> list[float]:
+    some = values[:: max(1, values.numel() // AT_MOST)].float()
+    points = torch.tensor(QUANTILES, device=some.device)
+    return [float(f"{q:.6g}") for q in torch.quantile(some, points).tolist()]

@@ -1,0 +1,116 @@
+"""Means, standard deviations and deterministic weights: each group has its own optimiser, rate and schedule.
+
+    together     every group steps in every step (the default)
+    by ratio     lr_sd = lr_ratio * lr_mean
+    alternating  for `alternate` epochs the standard deviations stand still, for as many the rest does, and so on
+
+A group's rate is base_lr * schedule.factor(share of the training done).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posterity.bayesian import BayesianModule
+from posterity.core.errors import UsageError
+from posterity.optim import OPTIMIZERS, Schedule, build_optimizer, build_schedule
+from posterity.training.settings import Settings
+
+SD = "sd"
+# These draw the weights, or noise on them, themselves; `fit` draws them from the posterior.
+SAMPLERS = ("ivon", "sgld", "psgld")
+
+
+class ParameterGroup:
+    """Some parameters, the optimiser that moves them and the schedule of its rate."""
+
+    def __init__(self, name: str, optimizer: torch.optim.Optimizer, schedule: Schedule) -> None:
+        self.name, self.optimizer, self.schedule = name, optimizer, schedule
+        self.base_lr: float = optimizer.param_groups[0]["lr"]
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """Its parameters."""
+        parameters: list[nn.Parameter] = self.optimizer.param_groups[0]["params"]
+        return parameters
+
+    @property
+    def lr(self) -> float:
+        """The rate of the last step."""
+        rate: float = self.optimizer.param_groups[0]["lr"]
+        return rate
+
+    def gradients(self) -> list[Tensor]:
+        """The gradients there are."""
+        return [p.grad for p in self.parameters if p.grad is not None]
+
+    def step(self, progress: float) -> None:
+        """One step at the schedule's rate."""
+        self.optimizer.param_groups[0]["lr"] = self.base_lr * self.schedule.factor(progress)
+        self.optimizer.step()
+
+    def state(self) -> dict[str, Any]:
+        """Optimiser and schedule."""
+        return {"name": self.name, "optimizer": self.optimizer.state_dict(), "schedule": self.schedule.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+        if state["name"] != self.name:
+            raise UsageError(f"the run has a group of weights '{state['name']}' where this network has '{self.name}'")
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.restore(state["schedule"])
+        # Fused optimisers run over the raw memory: moments must lie as their parameter does (channels-last, say).
+        for parameter, kept in self.optimizer.state.items():
+            for key, value in kept.items():
+                if isinstance(value, Tensor) and isinstance(parameter, Tensor) and value.shape == parameter.shape != ():
+                    kept[key] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+
+
+def build_groups(net: BayesianModule, settings: Settings, *, num_data: int, batch_size: int) -> list[ParameterGroup]:
+    """The groups of `net`, as `settings` want them trained."""
+    groups = {name: list(parameters) for name, parameters in net.posterior.groups().items()}
+    known = {id(p) for parameters in groups.values() for p in parameters}
+    groups["deterministic"] = [p for p in net.parameters() if p.requires_grad and id(p) not in known]
+    given = {"num_data": num_data, "batch_size": batch_size}
+    built = []
+    for name, parameters in groups.items():
+        if not parameters:
+            continue
+        optimizer, lr, options, schedule, schedule_options = _plan(name, settings)
+        if optimizer in SAMPLERS:
+            raise UsageError(f"'{optimizer}' is itself a sampler of weights: use it on a plain module in your own loop")
+        needed = {key: given[key] for key in OPTIMIZERS[optimizer].needs if key not in options}
+        made = build_optimizer(optimizer, [{"params": parameters}], lr=lr, **needed, **options)
+        if getattr(made, "batch_size", 0) is None:
+            made.batch_size = batch_size  # type: ignore[attr-defined]
+        if schedule == "plateau":  # each group by what it can change
+            schedule_options = {"metric": "kl" if name == SD else "nll", **schedule_options}
+        built.append(ParameterGroup(name, made, build_schedule(schedule, **schedule_options)))
+    return built
+
+
+def active(name: str, epoch: int, settings: Settings) -> bool:
+    """Whether group `name` steps in the epoch after `epoch` finished ones."""
+    if not settings.alternate:
+        return True
+    return ((epoch // settings.alternate) % 2 == 1) == (name == SD)
+
+
+def _plan(name: str, settings: Settings) -> tuple[str, float | None, dict[str, Any], str, dict[str, Any]]:
+    mean_lr = OPTIMIZERS[settings.optimizer].lr if settings.lr is None else settings.lr
+    if name != SD:
+        options, schedule_options = dict(settings.optimizer_options), dict(settings.schedule_options)
+        return settings.optimizer, mean_lr, options, settings.schedule, schedule_options
+    same = settings.optimizer_sd is None or settings.optimizer_sd == settings.optimizer
+    optimizer = settings.optimizer_sd or settings.optimizer
+    options = dict(settings.optimizer_options if same and not settings.optimizer_sd_options else {})
+    options |= settings.optimizer_sd_options
+    lr = settings.lr_sd
+    if lr is None:
+        lr = settings.lr_ratio * mean_lr if settings.lr_ratio is not None else (mean_lr if same else None)
+    if settings.schedule_sd is None:
+        return optimizer, lr, options, settings.schedule, dict(settings.schedule_options)
+    return optimizer, lr, options, settings.schedule_sd, dict(settings.schedule_sd_options)

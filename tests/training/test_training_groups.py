@@ -1,0 +1,161 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+from posterity.core.errors import UsageError
+from posterity.data import Dataset
+from posterity.optim import OPTIMIZERS
+from posterity.training import Callback
+from posterity.training.groups import SAMPLERS, build_groups
+from posterity.training.settings import Settings
+
+
+def data(n=40):
+    x = torch.linspace(-1, 1, n).unsqueeze(1)
+    return Dataset(x, torch.sin(3 * x), "regression")
+
+
+def network(**options):
+    torch.manual_seed(0)
+    return pt.bayesian(nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1)), rho=-4.0, seed=0, **options)
+
+
+class Moves(Callback):
+    """By epoch, whether the means and the standard deviations changed."""
+
+    def __init__(self):
+        self.seen, self.before = [], None
+
+    def on_start(self, training):
+        self.before = (training.net.posterior.mean.detach().clone(), training.net.posterior.rho.detach().clone())
+
+    def on_epoch(self, training, record):
+        now = (training.net.posterior.mean.detach().clone(), training.net.posterior.rho.detach().clone())
+        self.seen.append(tuple(not torch.equal(a, b) for a, b in zip(self.before, now, strict=True)))
+        self.before = now
+
+
+@pytest.mark.parametrize(
+    ("settings", "rates"),
+    [
+        ({}, (1e-3, 1e-3)),
+        ({"lr": 0.01}, (0.01, 0.01)),
+        ({"lr": 0.01, "lr_ratio": 0.1}, (0.01, 0.001)),
+        ({"lr_sd": 0.5}, (1e-3, 0.5)),
+        ({"lr": 0.3, "optimizer_sd": "sgd"}, (0.3, 1e-2)),
+        ({"lr": 0.3, "optimizer_sd": "sgd", "lr_sd": 0.2}, (0.3, 0.2)),
+    ],
+)
+def test_rates(settings, rates):
+    groups = build_groups(network(), Settings(**settings), num_data=40, batch_size=10)
+    assert [g.name for g in groups] == ["mean", "sd"]
+    assert [g.base_lr for g in groups] == pytest.approx(rates)
+
+
+def test_each_group_has_its_own_optimiser_and_schedule():
+    settings = Settings(optimizer="adam", optimizer_sd="sgd", schedule="cosine", schedule_sd="constant")
+    mean, sd = build_groups(network(), settings, num_data=40, batch_size=10)
+    assert isinstance(mean.optimizer, torch.optim.Adam)
+    assert isinstance(sd.optimizer, torch.optim.SGD)
+    assert (mean.schedule.factor(1.0), sd.schedule.factor(1.0)) == pytest.approx((0.0, 1.0))
+
+
+def test_deterministic_weights_follow_the_means():
+    net = network(select="0.*")
+    groups = build_groups(net, Settings(lr=0.02, lr_sd=0.5), num_data=40, batch_size=10)
+    assert {g.name: g.base_lr for g in groups} == {"mean": 0.02, "sd": 0.5, "deterministic": 0.02}
+
+
+def test_alternating():
+    moves = Moves()
+    pt.fit(network(), data(), epochs=6, batch_size=20, alternate=2, schedule="constant", callbacks=[moves])
+    assert moves.seen == [(True, False)] * 2 + [(False, True)] * 2 + [(True, False)] * 2
+
+
+def test_a_tiny_ratio_freezes_the_standard_deviations():
+    net = network()
+    before = net.posterior.rho.detach().clone()
+    pt.fit(net, data(), epochs=2, lr_ratio=1e-12)
+    assert torch.equal(net.posterior.rho, before)
+
+
+def test_plateau_takes_nll_for_means_and_kl_for_standard_deviations():
+    mean, sd = build_groups(network(), Settings(schedule="plateau"), num_data=40, batch_size=10)
+    for _ in range(5):
+        mean.schedule.observe({"nll": 1.0, "kl": 1.0})
+        sd.schedule.observe({"nll": 1.0, "kl": -float(torch.rand(()) + _)})
+    assert mean.schedule.factor(0.0) == 0.5
+    assert sd.schedule.factor(0.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lr_sd": 0.1, "lr_ratio": 0.1}, "not both"),
+        ({"optimizer_sd": "adm"}, "Did you mean 'adam'"),
+        ({"schedule_sd": "cosin"}, "Did you mean 'cosine'"),
+        ({"lr_ratio": -1.0}, "lr_ratio must be positive"),
+        ({"alternate": 0}, "alternate must be positive"),
+    ],
+)
+def test_errors(settings, message):
+    with pytest.raises(UsageError, match=message):
+        pt.fit(network(), data(), epochs=1, **settings)
+
+
+def test_diagnostics_are_recorded():
+    net = network()
+    record = pt.fit(net, data(), epochs=1, batch_size=40, optimizer="adam", schedule="constant").history[-1]
+    assert set(record["groups"]) == {"mean", "sd", "deterministic"}  # the learnt noise is deterministic
+    assert record["groups"]["mean"]["gradient_norm"] > 0
+    low, middle, high = record["groups"]["mean"]["effective_rate"]
+    assert 0 < low <= middle <= high
+    snr = (net.posterior.mean.abs() / net.posterior.sd).detach()
+    expected = torch.quantile(snr, torch.tensor([0.1, 0.5, 0.9])).tolist()
+    assert record["snr"] == pytest.approx(expected, rel=1e-4)
+    assert math.fsum(record["kl_by_layer"].values()) == pytest.approx(record["kl"], rel=1e-5)
+
+
+def test_first_adam_step_has_the_effective_rate_of_its_gradient():
+    """After one step <g^2> = g^2, so that the effective rate is lr / (|g| + eps)."""
+    gradients = []
+
+    class Keep(Callback):
+        def on_step(self, training, loss):
+            gradients.append(training.net.posterior.mean.grad.clone())
+
+    result = pt.fit(network(), data(), epochs=1, batch_size=40, lr=0.01, schedule="constant", callbacks=[Keep()])
+    rates = 0.01 / (gradients[0].abs() + 1e-8)
+    expected = torch.quantile(rates, torch.tensor([0.1, 0.5, 0.9])).tolist()
+    assert result.history[-1]["groups"]["mean"]["effective_rate"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_collapse_and_a_dwarfing_kl_are_warned_of():
+    net = pt.bayesian(nn.Linear(1, 1), prior=pt.Gaussian(1.0), seed=0)
+    with torch.no_grad():
+        net.posterior.mean.zero_()
+        net.posterior.rho.fill_(math.log(math.e - 1))  # softplus = 1: the prior itself
+    record = pt.fit(net, data(), epochs=1, lr=1e-9).history[-1]
+    assert any("collapsed to the prior" in warning for warning in record["warnings"])
+    record = pt.fit(network(prior=pt.Gaussian(1e-3)), data(), epochs=1, lr=1e-9).history[-1]
+    assert any("dwarfs the nll" in warning for warning in record["warnings"])
+    record = pt.fit(network(), data(), epochs=1, temperature=1e-3).history[-1]
+    assert record["warnings"] == []
+
+
+@pytest.mark.parametrize("name", [n for n in OPTIMIZERS if n not in SAMPLERS])
+def test_every_optimiser_trains_through_fit(name):
+    lr = {"adagrad": 0.1, "yellowfin": 0.1, "adabayes": None, "adabayes-fp": None}.get(name, 1e-2)
+    clip = 1.0 if name == "yellowfin" else None  # its first measurements of curvature can be far off
+    settings = {"epochs": 30, "batch_size": 10, "temperature": 0.01, "lr": lr, "clip": clip}
+    history = pt.fit(network(), data(), optimizer=name, **settings).history
+    assert history[-1]["nll"] < history[0]["nll"] - 0.05
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_samplers_are_refused(name):
+    with pytest.raises(UsageError, match="plain module"):
+        pt.fit(network(), data(), epochs=1, optimizer=name)
