@@ -148,9 +148,10 @@ def test_collapse_and_a_dwarfing_kl_are_warned_of():
 
 @pytest.mark.parametrize("name", [n for n in OPTIMIZERS if n not in SAMPLERS])
 def test_every_optimiser_trains_through_fit(name):
-    lr = {"adagrad": 0.1, "yellowfin": 0.1, "adabayes": None, "adabayes-fp": None}.get(name, 1e-2)
-    clip = 1.0 if name == "yellowfin" else None  # its first measurements of curvature can be far off
-    settings = {"epochs": 30, "batch_size": 10, "temperature": 0.01, "lr": lr, "clip": clip}
+    lr = {"adagrad": 0.1, "yellowfin": None, "adabayes": None, "adabayes-fp": None}.get(name, 1e-2)
+    # YellowFin's measurements of curvature are far off for rho, whose gradients are tiny at first.
+    for_sd = {"optimizer_sd": "adam", "lr_sd": 1e-2} if name == "yellowfin" else {}
+    settings = {"epochs": 30, "batch_size": 10, "temperature": 0.01, "lr": lr, **for_sd}
     history = pt.fit(network(), data(), optimizer=name, **settings).history
     assert history[-1]["nll"] < history[0]["nll"] - 0.05
 
