@@ -47,11 +47,11 @@ def registered(name: str, size: int) -> Callable[[], Any]:
 def ivon_steps(size: int) -> dict[str, Callable[[], Any]]:
     """The step by itself on collected gradients, and with its sample."""
     w, grad = weights(size)
-    alone, products = IVON([w], ess=NEEDS["ess"]), grad.square()
+    alone, products = IVON([w], ess=1.0), grad.clone()  # with this ess they may be anything of this size
     alone.begin(w, alone.param_groups[0])
 
     def step() -> None:
-        alone.state[w].update(grad=grad, noise_grad=products)  # which the step overwrites: one pass more to compare
+        alone.state[w].update(grad=grad, noise_grad=products)
         alone.shared = {**alone.shared, "samples": 1}
         alone.step()
 

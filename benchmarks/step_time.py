@@ -127,7 +127,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
     parser.add_argument("--peers", nargs="*", help="only these beside plain PyTorch and this library")
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--out", type=Path, help="folder for step_time.md and step_time.json")
     args = parser.parse_args()

@@ -30,7 +30,7 @@ def main(epochs: int) -> None:
         nn.Linear(32 * 16, 10),
     )
     # lr is the rate where gradients are large (Adam's), lr_sgd where they are small (SGD's).
-    optimizer = AdaBayesFP(model.parameters(), lr=1e-3, lr_sgd=0.1, weight_decay=5e-5)
+    optimizer = AdaBayesFP(model.parameters(), lr=5e-3, lr_sgd=1.0, weight_decay=5e-5)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
 
     for epoch in range(1, epochs + 1):

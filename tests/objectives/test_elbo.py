@@ -88,7 +88,7 @@ def test_reading_the_parts_does_not_change_the_gradient():
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", [name for name, recipe in OPTIMIZERS.items() if not recipe.needs])
 @pytest.mark.parametrize("group", ["mean", "sd"])
 def test_kl_after_a_step_is_refused(name, group):
     net = build()

@@ -72,17 +72,16 @@ class SGLD(BlockOptimizer):
     def kernel(self, group: Group, t: int) -> Kernel:
         """Drift and noise."""
         lr, noise = float(group["lr"]), self._noise
-        drift, spread = 0.5 * lr * group["num_data"], UNIT * math.sqrt(lr * group["temperature"])
+        drift, spread = 0.5 * lr * group["num_data"], math.sqrt(lr * group["temperature"])
 
         def move(w: Tensor, g: Tensor, scratch: Tensor) -> None:
-            w.add_(g, alpha=-drift).add_(noise.fill(scratch), alpha=spread)
+            w.add_(g, alpha=-drift).add_(noise.like(w), alpha=spread)
 
         def move_preconditioned(w: Tensor, g: Tensor, v: Tensor, scratch: Tensor) -> None:
             v.mul_(ALPHA).addcmul_(g, g, value=1 - ALPHA)
             root = v.sqrt().add_(EPS).sqrt_()  # of 1/G
             if spread:
-                noise.fill(scratch).addcdiv_(g, root, value=-drift / spread)
-                w.addcdiv_(scratch, root, value=spread)
+                w.addcdiv_(noise.like(w).addcdiv_(g, root, value=-drift / spread), root, value=spread)
             else:
                 w.addcdiv_(torch.div(g, root, out=scratch), root, value=-drift)
 
@@ -90,7 +89,7 @@ class SGLD(BlockOptimizer):
 
 
 class StepNoise:
-    """Noise with mean 0 and variance 1/UNIT^2 from 16 random bits an element."""
+    """Noise with mean 0 and variance 1, from 16 random bits an element."""
 
     def __init__(self, state: Tensor) -> None:
         self._bits = np.random.SFC64(0)
@@ -103,11 +102,10 @@ class StepNoise:
         """The state of a generator seeded with `seed`."""
         return _words(np.random.SFC64(derive(seed, "langevin")))
 
-    def fill(self, out: Tensor) -> Tensor:
-        """Overwrite `out` with noise."""
-        bits = self._bits.random_raw(-(-out.numel() // 4)).view(np.int16)[: out.numel()]
-        out.copy_(torch.from_numpy(bits).view(out.shape))
-        return torch.add(HALF_STEP, out, alpha=2**-15, out=out).erfinv_()
+    def like(self, block: Tensor) -> Tensor:
+        """Noise of the block's shape, dtype and device."""
+        bits = self._bits.random_raw(-(-block.numel() // 4)).view(np.uint16)[: block.numel()]
+        return QUANTILES.index_select(0, torch.from_numpy(bits).int()).view(block.shape).to(block)
 
     def state(self) -> Tensor:
         """The generator's state, an int64 vector."""
@@ -118,9 +116,14 @@ def _words(bits: np.random.SFC64) -> Tensor:
     return torch.from_numpy(bits.state["state"]["state"].view(np.int64).copy())
 
 
-HALF_STEP = torch.tensor(2.0**-16)  # centres the 2^16 numbers in their intervals
-# What makes the variance of the 2^16 equally likely values 1: nearly sqrt(2).
-UNIT = torch.arange(-(2**15), 2**15, dtype=torch.float64).add(0.5).mul(2**-15).erfinv().square().mean().rsqrt().item()
+def _quantiles(count: int) -> Tensor:
+    """The normal distribution in `count` equally likely values, with variance 1."""
+    middles = torch.arange(1 - count, count, 2, dtype=torch.float64) / count
+    values = middles.erfinv()
+    return (values / values.square().mean().sqrt()).float()
+
+
+QUANTILES = _quantiles(2**16)
 
 
 class SampleCollector:

@@ -19,7 +19,7 @@ from torch.optim.optimizer import Optimizer, ParamsT
 
 from posterity.core.errors import UsageError
 
-BLOCK = 2**17  # elements: half a megabyte a vector; PyTorch's threads still find work in it
+BLOCK = 2**16  # elements: a quarter of a megabyte a vector, and enough for two threads
 
 Group = dict[str, Any]
 Kernel = Callable[..., None]
