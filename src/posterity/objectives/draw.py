@@ -25,6 +25,8 @@ from posterity.objectives.divergence import kl_divergence
 from posterity.posteriors import MeanField
 from posterity.priors import FlatGaussian
 
+FEW_WEIGHTS = 2**17  # below this, calls cost more than memory traffic: join the parts' gradients first
+
 
 class _Draw(torch.autograd.Function):
     """(mean, rho, noise) -> the parts of w by weight tensor, and the KL's handle.
@@ -51,7 +53,10 @@ class _Draw(torch.autograd.Function):
         grad_mean, grad_sd = torch.empty_like(mean), noise
         shift = mean if centre is None else mean - centre
         vectors = (grad_mean, grad_sd, shift, precision)
-        for grad, *parts in zip(grads, *(v.split(ctx.sizes, dim=-1) for v in vectors), strict=False):
+        sizes, grads = ctx.sizes, grads[:-1]
+        if len(mean) < FEW_WEIGHTS:
+            sizes, grads = [len(mean)], (torch.cat(grads, dim=-1),)
+        for grad, *parts in zip(grads, *(v.split(sizes, dim=-1) for v in vectors), strict=True):
             part_mean, part_sd, part_shift, part_precision = parts
             part_sd.mul_(grad)
             summed = grad.sum(0) if grad.dim() == 2 else grad
