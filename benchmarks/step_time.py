@@ -106,8 +106,9 @@ def report(results: dict[str, dict[str, Any]], args: argparse.Namespace) -> str:
     text = [
         "# Step time",
         "",
-        f"Written by `make bench` ({args.rounds} rounds, {3 * args.rounds} for the small networks; torch {torch.__version__}, {threads} threads, "
-        f"{platform.machine()}). Ratios to plain PyTorch in the same round: median [quartiles].",
+        f"Written by `make bench` ({args.rounds} rounds, {3 * args.rounds} for the small networks; "
+        f"torch {torch.__version__}, {threads} threads, {platform.machine()}). "
+        "Ratios to plain PyTorch in the same round: median [quartiles].",
         "",
         "## Training step (one weight sample, Adam)",
         "",
