@@ -3,9 +3,9 @@
 Each purpose (weight noise, batch order, held-out split, ...) has a generator of its own, seeded from one
 seed and the purpose's name, so that using one more of the one does not change the other.
 
-Weight noise is the one kind that must be fast: a step of a dense network spends more time on it than on
-anything else. Measured, inverting the normal distribution function on the bits of a modern generator takes
-half the time of PyTorch's Mersenne twister with Box-Muller:
+Weight noise is the one kind that must be fast: it is among the largest costs of a dense network's step. Measured
+for 478,410 weights, inverting the normal distribution function on the bits of a modern generator takes four fifths
+of the time of PyTorch's Mersenne twister with Box-Muller:
 
     z = sqrt(2) erfinv(u),    u = (2 k + 1) / 2^22,    k uniform on -2^21 .. 2^21 - 1
 
