@@ -160,3 +160,39 @@ def test_every_optimiser_trains_through_fit(name):
 def test_samplers_are_refused(name):
     with pytest.raises(UsageError, match="plain module"):
         pt.fit(network(), data(), epochs=1, optimizer=name)
+
+
+class Cut(Callback):
+    """Ends the process's work, as a crash would, before step `at`."""
+
+    kept = False
+
+    def __init__(self, at):
+        self.at = at
+
+    def on_step(self, training, loss):
+        if training.step == self.at:
+            raise KeyboardInterrupt
+
+
+RESUMED = [
+    *({"optimizer": name} for name in ("adabound", "amsbound", "adabayes", "adabayes-fp")),
+    {"optimizer": "yellowfin", "optimizer_sd": "adam"},
+    {"optimizer_sd": "sgd", "schedule_sd": "cyclic", "lr_ratio": 0.1},
+    {"schedule": "plateau", "schedule_options": {"patience": 1, "warmup": 0.2}},
+    {"schedule": "one-cycle", "alternate": 1},
+]
+
+
+@pytest.mark.parametrize("settings", RESUMED, ids=lambda s: "-".join(map(str, s.values())))
+@pytest.mark.parametrize("at", [3, 13])
+def test_groups_resume_to_the_last_bit(settings, at, tmp_path):
+    common = {"epochs": 6, "batch_size": 10, "checkpoint_seconds": 0, "temperature": 0.01, **settings}
+    whole = pt.fit(network(), data(), **common)
+    with pytest.raises(KeyboardInterrupt):
+        pt.fit(network(), data(), out=tmp_path / "run", callbacks=[Cut(at)], **common)
+    resumed = pt.fit(network(), data(), out=tmp_path / "run", resume=True, **common)
+    for name, value in whole.net.state_dict().items():
+        assert torch.equal(value, resumed.net.state_dict()[name]), name
+    quiet = [{k: v for k, v in record.items() if k != "seconds"} for record in whole.history]
+    assert [{k: v for k, v in record.items() if k != "seconds"} for record in resumed.history] == quiet

@@ -1,7 +1,7 @@
 """What an epoch's record says of the weights' health, beside the losses.
 
     gradient_norm    Euclidean norm of a group's gradient in the epoch's last step
-    effective_rate   quantiles of lr / (sqrt(<g^2>) + eps), for optimisers that keep <g^2>
+    effective_rate   quantiles of lr / (sqrt(<g^2>) + eps), for Adam, AMSGrad (its running maximum) and AdamW
     snr              quantiles of |mean| / sd over the weights
     kl_by_layer      in nats
 
@@ -60,13 +60,16 @@ def health_warnings(net: BayesianModule, kl_by_layer: dict[str, float], *, nll: 
 
 
 def _effective(group: ParameterGroup) -> dict[str, list[float]]:
+    if not isinstance(group.optimizer, (torch.optim.Adam, torch.optim.AdamW)):
+        return {}
     settings = group.optimizer.param_groups[0]
     rates = []
     for parameter in group.parameters:
         kept = group.optimizer.state.get(parameter, {})
-        if "exp_avg_sq" in kept and "betas" in settings:
+        if kept:
             correction = 1 - settings["betas"][1] ** float(kept["step"])
-            rates.append((group.lr / ((kept["exp_avg_sq"] / correction).sqrt() + settings["eps"])).flatten())
+            square = kept.get("max_exp_avg_sq", kept["exp_avg_sq"]) / correction
+            rates.append((group.lr / (square.sqrt() + settings["eps"])).flatten())
     return {"effective_rate": _quantiles(torch.cat(rates))} if rates else {}
 
 
