@@ -6,18 +6,32 @@ from torch import nn
 from torch.nn.functional import softplus
 
 from posterity.core.errors import UsageError
-from posterity.core.randomness import NoiseSource, derive
 from posterity.optim import SGLD, SampleCollector
+from posterity.optim.sgld import QUANTILES, StepNoise
 
 
-def drawn(seed, count):
-    return NoiseSource(derive(seed, "langevin")).normal((count,), torch.empty(0, dtype=torch.float64))
+def test_noise_has_the_moments_of_a_normal():
+    n = 400_000
+    noise = StepNoise(StepNoise.begin(0)).like(torch.empty(n, dtype=torch.float64))
+    assert noise.mean().item() == pytest.approx(0, abs=4 / math.sqrt(n))
+    assert noise.square().mean().item() == pytest.approx(1, abs=4 * math.sqrt(2 / n))
+    assert noise.pow(3).mean().item() == pytest.approx(0, abs=4 * math.sqrt(15 / n))
+    assert noise.pow(4).mean().item() == pytest.approx(3, abs=4 * math.sqrt(96 / n))
+    assert noise.abs().max() < 4.5
+    assert (noise[1:] * noise[:-1]).mean().item() == pytest.approx(0, abs=4 / math.sqrt(n))
+
+
+def test_quantiles_against_the_normal_distribution():
+    exact = torch.distributions.Normal(0.0, 1.0).icdf((torch.arange(2**16, dtype=torch.float64) + 0.5) / 2**16)
+    torch.testing.assert_close(QUANTILES.double(), exact, rtol=1e-3, atol=1e-6)
+    assert QUANTILES.double().square().mean().item() == pytest.approx(1, rel=1e-7)
+    assert torch.equal(QUANTILES, -QUANTILES.flip(0))
 
 
 def test_one_step_by_hand():
     w = nn.Parameter(torch.tensor([1.0, 2.0], dtype=torch.float64))
     optimizer = SGLD([w], lr=0.01, num_data=50, temperature=0.25, seed=7)
-    noise = drawn(7, 2)
+    noise = StepNoise(StepNoise.begin(7)).like(torch.empty(2, dtype=torch.float64))
     w.grad = torch.tensor([0.3, -0.2], dtype=torch.float64)
     expected = w.detach() - 0.005 * 50 * w.grad + math.sqrt(0.01 * 0.25) * noise
     optimizer.step()
@@ -28,7 +42,7 @@ def test_one_step_by_hand():
 def test_one_preconditioned_step_by_hand(temperature):
     w = nn.Parameter(torch.tensor([1.0, 2.0], dtype=torch.float64))
     optimizer = SGLD([w], lr=0.01, num_data=50, temperature=temperature, preconditioned=True, seed=7)
-    noise = drawn(7, 2)
+    noise = StepNoise(StepNoise.begin(7)).like(torch.empty(2, dtype=torch.float64))
     g = torch.tensor([0.3, -0.2], dtype=torch.float64)
     w.grad = g.clone()
     conditioner = 1 / ((0.01 * g**2).sqrt() + 1e-5)
