@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.objectives import draw_with_kl, kl_divergence
+from posterity.objectives import draw, draw_with_kl, kl_divergence
 
 CENTRES = {"zero": 0.0, "number": 0.7, "pretrained": "pretrained"}
 
@@ -41,7 +41,9 @@ def both(net, samples, function):
 @pytest.mark.parametrize("samples", [1, 4])
 @pytest.mark.parametrize("posterior", ["mean_field", "point"])
 @pytest.mark.parametrize("factor", [0.0, 0.3, 7.0])
-def test_gradient_equals_autograd(centre, samples, posterior, factor):
+@pytest.mark.parametrize("few", [0, 2**17], ids=["by tensor", "joined"])
+def test_gradient_equals_autograd(centre, samples, posterior, factor, few, monkeypatch):
+    monkeypatch.setattr(draw, "FEW_WEIGHTS", few)
     net = build(centre, posterior)
     direction = torch.randn(net.num_weights, dtype=torch.float64)
     loss = lambda w, kl: (torch.sin(w) * direction).mean() + factor * kl  # noqa: E731

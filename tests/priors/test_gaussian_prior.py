@@ -94,3 +94,16 @@ def test_wrong_means():
         bound(Gaussian(1.0, mean={"weight": torch.zeros(2, 3)}), nn.Linear(3, 2))
     with pytest.raises(UsageError, match=r"shape \(3, 2\); expected \(2, 3\)"):
         bound(Gaussian(1.0, mean={"weight": torch.zeros(3, 2), "bias": torch.zeros(2)}), nn.Linear(3, 2))
+
+
+def test_precisions_are_single_numbers_where_they_can_be():
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    layout = Layout.of(model)
+    prior = Gaussian("kaiming").bind(layout, torch.zeros(layout.num_weights))
+    assert [p.numel() for p in prior.precisions(layout)] == [1, 1, 1, 1]
+    # Loading another prior, or another dtype, must not leave the old numbers behind.
+    varied = torch.arange(1.0, layout.num_weights + 1)
+    prior.load_state_dict(FlatGaussian(varied.rsqrt()).state_dict())
+    torch.testing.assert_close(torch.cat(prior.precisions(layout)), varied)
+    prior.to(torch.float64)
+    assert prior.precisions(layout)[0].dtype == torch.float64

@@ -44,12 +44,11 @@ class Entry:
 
     def view(self, part: Tensor) -> Tensor:
         """`part` (..., size) as (..., *shape)."""
+        lead = part.shape[:-1]
         if len(self.shape) != 4:
-            shaped: Tensor = part.unflatten(-1, self.shape) if self.shape else part.squeeze(-1)
-            return shaped
+            return part.view(lead + self.shape)
         out, inputs, height, width = self.shape
-        stored: Tensor = part.unflatten(-1, (out, height, width, inputs))
-        return stored.movedim(-1, -3)
+        return part.view((*lead, out, height, width, inputs)).movedim(-1, -3)
 
     def flat(self, tensor: Tensor) -> Tensor:
         """The inverse of `view`: (..., *shape) as (..., size)."""

@@ -39,12 +39,18 @@ class Categorical(Likelihood):
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """(S, n) for logits (S, n, K) and labels (n,)."""
+        return -self._cross_entropy(outputs, y, "none").view(outputs.shape[:2])
+
+    def nll(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Mean over weight samples and data of -log P(y | outputs)."""
+        return self._cross_entropy(outputs, y, "mean")
+
+    def _cross_entropy(self, outputs: Tensor, y: Tensor, reduction: str) -> Tensor:
         if y.dim() != 1 or outputs.shape[1] != y.shape[0]:
             raise UsageError(f"categorical targets must be labels of shape ({outputs.shape[1]},), not {tuple(y.shape)}")
-        labels = y.expand(outputs.shape[0], -1)
+        labels = y if len(outputs) == 1 else y.repeat(len(outputs))
         # No label is ignored: PyTorch would silently pass over -100.
-        flat = F.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none", ignore_index=IGNORE_NOTHING)
-        return -flat.view_as(labels)
+        return F.cross_entropy(outputs.flatten(0, 1), labels, reduction=reduction, ignore_index=IGNORE_NOTHING)
 
     def predict(self, outputs: Tensor) -> Prediction:
         """Class probabilities and their uncertainty."""

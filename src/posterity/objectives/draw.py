@@ -1,6 +1,6 @@
 """Weights drawn with the KL's gradient attached, written by hand.
 
-    w = mean + sd eps,   sd = softplus(rho),   kl = KL(N(mean, sd^2) || N(prior_mean, prior_sd^2))
+    w = mean + sd eps,   sd = F.softplus(rho),   kl = KL(N(mean, sd^2) || N(prior_mean, prior_sd^2))
 
 For a loss L with G = dL/dw and c = dL/dkl, p = 1 / prior_sd^2:
     dL/dmean = sum_s G_s + c p (mean - prior_mean)
@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from posterity.bayesian import BayesianModule
+from posterity.core.layout import Layout
 from posterity.objectives.divergence import kl_divergence
 from posterity.posteriors import MeanField
 from posterity.priors import FlatGaussian
@@ -29,41 +30,48 @@ FEW_WEIGHTS = 2**17  # below this, calls cost more than memory traffic: join the
 
 
 class _Draw(torch.autograd.Function):
-    """(mean, rho, noise) -> the parts of w by weight tensor, and the KL's handle.
+    """(mean, rho, noise) -> the weight tensors, and the KL's handle.
 
-    Parts, not one vector: their gradients then arrive apart and need not be joined first.
+    Tensors, not one vector: autograd then has no view of it to follow, and their gradients need not be joined.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, mean: Tensor, rho: Tensor, noise: Tensor, prior: FlatGaussian, sizes: list[int]
+        ctx: Any, mean: Tensor, rho: Tensor, noise: Tensor, prior: FlatGaussian, layout: Layout
     ) -> tuple[Tensor, ...]:
         sd = F.softplus(rho)
-        ctx.save_for_backward(mean, rho, sd, noise, prior.precision, prior.centre)
-        ctx.sizes = sizes
-        return (*torch.addcmul(mean, sd, noise).split(sizes, dim=-1), mean.new_zeros(()))
+        ctx.save_for_backward(mean, rho, sd, noise, prior.centre)
+        ctx.prior, ctx.layout = prior, layout
+        views = layout.views(torch.addcmul(mean, sd, noise))
+        return (*views.values(), mean.new_zeros(()))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        mean, rho, sd, noise, precision, centre = ctx.saved_tensors
+        mean, rho, sd, noise, centre = ctx.saved_tensors
         factor = float(grads[-1])
+        flats = [entry.flat(grad) for entry, grad in zip(ctx.layout.entries, grads, strict=False)]
+        sizes, precisions = ctx.layout.sizes, ctx.prior.precisions(ctx.layout)
+        if len(mean) < FEW_WEIGHTS:
+            flats, sizes, precisions = [torch.cat(flats, dim=-1)], [len(mean)], [ctx.prior.precision]
         # In place, as memory traffic is the cost here: the noise is needed for nothing else. A second backward
         # would find it changed, and autograd says so.
         grad_mean, grad_sd = torch.empty_like(mean), noise
         shift = mean if centre is None else mean - centre
-        vectors = (grad_mean, grad_sd, shift, precision)
-        sizes, grads = ctx.sizes, grads[:-1]
-        if len(mean) < FEW_WEIGHTS:
-            sizes, grads = [len(mean)], (torch.cat(grads, dim=-1),)
-        for grad, *parts in zip(grads, *(v.split(sizes, dim=-1) for v in vectors), strict=True):
-            part_mean, part_sd, part_shift, part_precision = parts
-            part_sd.mul_(grad)
-            summed = grad.sum(0) if grad.dim() == 2 else grad
-            torch.addcmul(summed, part_shift, part_precision, value=factor, out=part_mean)
-        grad_sd = grad_sd.sum(0) if grad_sd.dim() == 2 else grad_sd
-        if factor:  # without the KL, an sd that has underflowed to 0 must not make 0 / 0
-            grad_sd.addcmul_(sd, precision, value=factor).addcdiv_(sd.new_ones(1), sd, value=-factor)
+        many, one = noise.dim() == 2, sd.new_ones(1)
+        if many:
+            grad_sd = torch.empty_like(mean)
+        vectors = (v.split(sizes, dim=-1) for v in (grad_mean, grad_sd, noise, shift, sd))
+        for grad, precision, to_mean, to_sd, part_noise, part_shift, part_sd in zip(
+            flats, precisions, *vectors, strict=True
+        ):
+            part_noise.mul_(grad)
+            if many:
+                torch.sum(part_noise, 0, out=to_sd)
+                grad = grad.sum(0)
+            torch.addcmul(grad, part_shift, precision, value=factor, out=to_mean)
+            if factor:  # without the KL, an sd that has underflowed to 0 must not make 0 / 0
+                to_sd.addcmul_(part_sd, precision, value=factor).addcdiv_(one, part_sd, value=-factor)
         grad_rho = torch.ops.aten.softplus_backward.grad_input(grad_sd, rho, 1, 20, grad_input=grad_sd)
         return grad_mean, grad_rho, None, None, None
 
@@ -72,8 +80,8 @@ def draw_with_kl(net: BayesianModule, samples: int = 1) -> tuple[dict[str, Tenso
     """Weights by name, (S, *shape) for more than one sample, and a zero that has the gradient of their KL."""
     posterior, count = net.posterior, None if samples == 1 else samples
     if isinstance(posterior, MeanField):
-        inputs = (posterior.mean, posterior.rho, net.noise(count), net.prior, net.layout.sizes)
-        *parts, handle = _Draw.apply(*inputs)  # type: ignore[no-untyped-call]
-        return net.layout.shape(parts), handle
+        inputs = (posterior.mean, posterior.rho, net.noise(count), net.prior, net.layout)
+        *tensors, handle = _Draw.apply(*inputs)  # type: ignore[no-untyped-call]
+        return dict(zip(net.layout.names, tensors, strict=True)), handle
     kl = kl_divergence(posterior, net.prior)
     return net.layout.views(net.draw(count)), kl - kl.detach()

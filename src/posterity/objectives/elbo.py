@@ -41,12 +41,13 @@ class Loss:
     outputs: Tensor
     net: BayesianModule
     kl_handle: Tensor
-    fingerprint: list[list[float]]
+    fingerprint: list[Tensor]
 
     @cached_property
     def kl_by_weight(self) -> Tensor:
         """Each weight's share (N,) of the KL, detached."""
-        if _fingerprint(self.net) != self.fingerprint:
+        now = _fingerprint(self.net)
+        if not all(torch.equal(a, b) for a, b in zip(now, self.fingerprint, strict=True)):
             raise UsageError(
                 "the KL of a loss must be read (kl, total, item or kl_by_layer) before the optimiser's step "
                 "changes the weights: read it before, or call kl_divergence for the present one"
@@ -76,7 +77,7 @@ class Loss:
 
     def backward(self) -> None:
         """Accumulate the gradient of `total`."""
-        (self.nll + self.kl_factor * self.kl_handle).backward()
+        torch.autograd.backward((self.nll, self.kl_handle), (None, self.kl_handle.new_tensor(self.kl_factor)))
 
     def item(self) -> float:
         """`total` as a number."""
@@ -107,6 +108,6 @@ def negative_elbo(
     return Loss(nll, temperature, kl_weight, num_data, outputs, net, kl_handle, _fingerprint(net))
 
 
-def _fingerprint(net: BayesianModule) -> list[list[float]]:
+def _fingerprint(net: BayesianModule) -> list[Tensor]:
     # A few values of each parameter: fused optimisers do not raise autograd's version counter.
-    return [p.detach()[:: max(1, p.numel() // 8)].tolist() for p in net.posterior.parameters()]
+    return [p.detach()[:: max(1, p.numel() // 8)].clone() for p in net.posterior.parameters()]

@@ -55,6 +55,7 @@ class FlatGaussian(nn.Module):
         super().__init__()
         self.register_buffer("centre", mean)
         self.register_buffer("precision", sd.square().reciprocal())
+        self._precisions: tuple[Tensor | None, int, list[Tensor]] = (None, 0, [])  # of which tensor and version
 
     @property
     def mean(self) -> Tensor:
@@ -65,6 +66,14 @@ class FlatGaussian(nn.Module):
     def sd(self) -> Tensor:
         """(N,)."""
         return self.precision.rsqrt()
+
+    def precisions(self, layout: Layout) -> list[Tensor]:
+        """The precision by weight tensor: (1,) where all its weights have the same, so that it need not be read."""
+        known, version, parts = self._precisions
+        if known is not self.precision or version != self.precision._version:
+            parts = [p[:1] if len(p) and bool((p == p[0]).all()) else p for p in self.precision.split(layout.sizes)]
+            self._precisions = (self.precision, self.precision._version, parts)
+        return parts
 
     def log_density_by_weight(self, weights: Tensor) -> Tensor:
         """Each weight's share (..., N) of log prior(w)."""
