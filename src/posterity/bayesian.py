@@ -23,7 +23,7 @@ from posterity.core.layout import Layout, Selection, select_parameters, slots
 from posterity.core.randomness import NoiseSource, fresh_seed
 from posterity.likelihoods import Likelihood, Prediction
 from posterity.posteriors import MeanField, Point, Posterior, rho_of
-from posterity.priors import FlatGaussian, Gaussian
+from posterity.priors import Gaussian, Prior, PriorRule
 
 DEFAULT_RHO = -10.0  # source 000
 SAMPLES_AT_A_TIME = 2**26  # weights drawn together in prediction: 256 MiB in single precision
@@ -50,14 +50,14 @@ class BayesianModule(nn.Module):
     """A network, the layout of its Bayesian weights, their posterior and their prior."""
 
     posterior: Posterior
-    prior: FlatGaussian
+    prior: Prior
 
     def __init__(
         self,
         model: nn.Module,
         layout: Layout,
         posterior: Posterior,
-        prior: FlatGaussian,
+        prior: Prior,
         *,
         likelihood: Likelihood | None = None,
         seed: int | None = None,
@@ -218,7 +218,7 @@ class BayesianModule(nn.Module):
 def bayesian(
     model: nn.Module,
     *,
-    prior: Gaussian | float | str | None = None,
+    prior: PriorRule | float | str | None = None,
     posterior: str = "mean_field",
     rho: float | None = None,
     relative_sd: float | None = None,
@@ -229,7 +229,7 @@ def bayesian(
     """A Bayesian network from any `nn.Module`, which is copied and left as it is.
 
     The means start at the module's weights; the standard deviations at softplus(`rho`), by default source 000's
-    -10, or at `relative_sd` times the prior's. `prior` is a Gaussian, or just its scale. `select` names the
+    -10, or at `relative_sd` times the prior's. `prior` is a rule such as a Gaussian, or just a Gaussian's scale. `select` names the
     Bayesian weights (patterns such as "fc.*", or a predicate of name and parameter); the others stay ordinary
     parameters. `posterior` is "mean_field" or "point".
     """
@@ -241,7 +241,11 @@ def bayesian(
     layout = Layout.of(model, select)
     with torch.no_grad():
         mean = layout.flatten(select_parameters(model, select)).detach()
-        rule = prior if isinstance(prior, Gaussian) else Gaussian() if prior is None else Gaussian(prior)
+        rule: PriorRule
+        if prior is None or isinstance(prior, (int, float, str)):
+            rule = Gaussian() if prior is None else Gaussian(prior)
+        else:
+            rule = prior
         bound = rule.bind(layout, mean)
         return BayesianModule(
             model,
@@ -253,7 +257,7 @@ def bayesian(
         )
 
 
-def _posterior(kind: str, mean: Tensor, prior: FlatGaussian, rho: float, relative_sd: float | None) -> Posterior:
+def _posterior(kind: str, mean: Tensor, prior: Prior, rho: float, relative_sd: float | None) -> Posterior:
     if kind == "point":
         return Point(mean)
     if kind != "mean_field":

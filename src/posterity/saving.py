@@ -22,18 +22,18 @@ from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.core.layout import Layout
 from posterity.likelihoods import build_likelihood
-from posterity.posteriors import MeanField, Point
-from posterity.priors import FlatGaussian
+from posterity.posteriors import POSTERIORS
+from posterity.priors import PRIORS
 
-FORMAT, VERSION = "posterity-network", 1
+FORMAT, VERSION = "posterity-network", 2
 
 
 def describe(net: BayesianModule) -> dict[str, Any]:
     """All that is needed, beside the tensors and the module, to build `net` again."""
     return {
         "weights": {entry.name: list(entry.shape) for entry in net.layout.entries},
-        "posterior": net.posterior.kind,
-        "prior": {"kind": net.prior.kind, "centred": net.prior.centre is not None},
+        "posterior": {"kind": net.posterior.kind, **net.posterior.options()},
+        "prior": {"kind": net.prior.kind, **net.prior.options()},
         "likelihood": None if net.likelihood is None else {"kind": net.likelihood.kind, **net.likelihood.options()},
     }
 
@@ -48,10 +48,8 @@ def rebuild(description: dict[str, Any], model: nn.Module) -> BayesianModule:
             raise UsageError(f"the saved network has weights {name} of shape {shape}; the module has {found}")
     entries = {e.name: e for e in Layout.of(model, lambda name, _: name in description["weights"]).entries}
     layout = Layout(tuple(entries[name] for name in description["weights"]))  # the vector's order, not the module's
-    zeros = torch.zeros(layout.num_weights)
-    posterior = Point(zeros) if description["posterior"] == "point" else MeanField(zeros, zeros)
-    centre = torch.zeros_like(zeros) if description["prior"]["centred"] else None
-    prior = FlatGaussian(torch.ones_like(zeros), centre)
+    posterior = POSTERIORS[description["posterior"]["kind"]].empty(layout.num_weights, **description["posterior"])
+    prior = PRIORS[description["prior"]["kind"]].empty(layout.num_weights, **description["prior"])
     likelihood = description["likelihood"] and build_likelihood(**description["likelihood"])
     return BayesianModule(model, layout, posterior, prior, likelihood=likelihood)
 

@@ -12,20 +12,20 @@ from __future__ import annotations
 from torch import Tensor
 
 from posterity.posteriors import MeanField, Point, Posterior
-from posterity.priors import FlatGaussian
+from posterity.priors import FlatGaussian, Prior
 
 
-def kl_by_weight(posterior: Posterior, prior: FlatGaussian) -> Tensor:
+def kl_by_weight(posterior: Posterior, prior: Prior) -> Tensor:
     """Each weight's share (N,) of the KL."""
     if isinstance(posterior, Point):
         return -prior.log_density_by_weight(posterior.mean)
-    if not isinstance(posterior, MeanField):
-        raise TypeError(f"no closed-form KL from {type(posterior).__name__}")
+    if not (isinstance(posterior, MeanField) and isinstance(prior, FlatGaussian)):
+        raise TypeError(f"no closed-form KL from {type(posterior).__name__} to {type(prior).__name__}")
     shift = (posterior.mean - prior.mean) / prior.sd
     ratio = posterior.sd / prior.sd
     return 0.5 * (ratio.square() + shift.square() - 1) - ratio.log()
 
 
-def kl_divergence(posterior: Posterior, prior: FlatGaussian) -> Tensor:
+def kl_divergence(posterior: Posterior, prior: Prior) -> Tensor:
     """KL(posterior || prior)."""
     return kl_by_weight(posterior, prior).sum()

@@ -79,7 +79,7 @@ class _Draw(torch.autograd.Function):
 def draw_with_kl(net: BayesianModule, samples: int = 1) -> tuple[dict[str, Tensor], Tensor]:
     """Weights by name, (S, *shape) for more than one sample, and a zero that has the gradient of their KL."""
     posterior, count = net.posterior, None if samples == 1 else samples
-    if isinstance(posterior, MeanField):
+    if isinstance(posterior, MeanField) and isinstance(net.prior, FlatGaussian):
         inputs = (posterior.mean, posterior.rho, net.noise(count), net.prior, net.layout)
         *tensors, handle = _Draw.apply(*inputs)  # type: ignore[no-untyped-call]
         return dict(zip(net.layout.names, tensors, strict=True)), handle

@@ -4,4 +4,6 @@ from posterity.posteriors.mean_field import MeanField, rho_of
 from posterity.posteriors.point import Point
 from posterity.posteriors.posterior import Posterior
 
-__all__ = ["MeanField", "Point", "Posterior", "rho_of"]
+POSTERIORS: dict[str, type[Posterior]] = {posterior.kind: posterior for posterior in (MeanField, Point)}
+
+__all__ = ["POSTERIORS", "MeanField", "Point", "Posterior", "rho_of"]

@@ -10,6 +10,7 @@ Limits: rho -> -inf gives the point posterior (sd -> exp(rho)); rho -> inf gives
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +51,11 @@ class MeanField(Posterior):
     def entropy(self) -> Tensor:
         """Sum over the weights of log sd + (1 + log 2 pi) / 2."""
         return (self.sd.log() + HALF_LOG_2PI + 0.5).sum()
+
+    @classmethod
+    def empty(cls, num_weights: int, **options: Any) -> MeanField:
+        """Zeros, to be loaded."""
+        return cls(torch.zeros(num_weights), torch.zeros(num_weights))
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Means and standard deviations."""

@@ -8,6 +8,8 @@ Its KL to a continuous prior is infinite by a constant that does not depend on `
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -41,6 +43,11 @@ class Point(Posterior):
     def entropy(self) -> Tensor:
         """-inf: a delta has no density."""
         return self.mean.new_tensor(-torch.inf)
+
+    @classmethod
+    def empty(cls, num_weights: int, **options: Any) -> Point:
+        """Zeros, to be loaded."""
+        return cls(torch.zeros(num_weights))
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Means only."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -40,6 +40,15 @@ class Posterior(nn.Module, ABC):
     def variance(self) -> Tensor:
         """The covariance's diagonal (N,)."""
         return self.sd.square()
+
+    @classmethod
+    @abstractmethod
+    def empty(cls, num_weights: int, **options: Any) -> Posterior:
+        """One of N weights and the given `options`, its tensors still to be loaded."""
+
+    def options(self) -> dict[str, Any]:
+        """What `empty` needs beside N to build it again: plain values."""
+        return {}
 
     @abstractmethod
     def groups(self) -> dict[str, list[nn.Parameter]]:

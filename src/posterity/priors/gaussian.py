@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from posterity.core.errors import UsageError
 from posterity.core.layout import Layout
+from posterity.priors.prior import Prior
 from posterity.priors.scales import scales_by_entry
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -41,7 +43,7 @@ class Gaussian:
         return FlatGaussian(sd, torch.full_like(weights, self.mean) if self.mean else None)
 
 
-class FlatGaussian(nn.Module):
+class FlatGaussian(Prior):
     """Independent Gaussians over the flat vector: sd (N,) and mean (N,), or zero mean with none stored.
 
     Kept as precision 1 / sd^2, which is what the KL's gradient uses.
@@ -80,10 +82,15 @@ class FlatGaussian(nn.Module):
         square = (weights - self.mean).square() * self.precision
         return 0.5 * (self.precision.log() - square) - HALF_LOG_2PI
 
-    def log_density(self, weights: Tensor) -> Tensor:
-        """log prior(w) (...,) for `weights` (..., N)."""
-        return self.log_density_by_weight(weights).sum(-1)
-
     def sample(self, noise: Tensor) -> Tensor:
         """Weights (S, N) for standard normal `noise` (S, N)."""
         return torch.addcmul(self.mean, self.sd, noise)
+
+    @classmethod
+    def empty(cls, num_weights: int, *, centred: bool = False, **options: Any) -> FlatGaussian:
+        """A standard normal, to be loaded."""
+        return cls(torch.ones(num_weights), torch.zeros(num_weights) if centred else None)
+
+    def options(self) -> dict[str, Any]:
+        """Whether a mean is stored."""
+        return {"centred": self.centre is not None}
