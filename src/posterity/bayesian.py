@@ -229,9 +229,9 @@ def bayesian(
     """A Bayesian network from any `nn.Module`, which is copied and left as it is.
 
     The means start at the module's weights; the standard deviations at softplus(`rho`), by default source 000's
-    -10, or at `relative_sd` times the prior's. `prior` is a rule such as a Gaussian, or just a Gaussian's scale. `select` names the
-    Bayesian weights (patterns such as "fc.*", or a predicate of name and parameter); the others stay ordinary
-    parameters. `posterior` is "mean_field" or "point".
+    -10, or at `relative_sd` times the prior's. `prior` is a rule such as `Gaussian("kaiming")`, or just a Gaussian's
+    scale. `select` names the Bayesian weights (patterns such as "fc.*", or a predicate of name and parameter); the
+    others stay ordinary parameters. `posterior` is "mean_field" or "point".
     """
     if isinstance(model, BayesianModule):
         raise UsageError("the network is Bayesian already")
