@@ -93,8 +93,9 @@ class BayesianModule(nn.Module):
         return self.posterior.sample(self.noise(samples))
 
     def noise(self, samples: int | None = None) -> Tensor:
-        """Standard normal noise (N,) or (`samples`, N) from the network's own generator."""
-        shape = (self.num_weights,) if samples is None else (samples, self.num_weights)
+        """Standard normal noise for one draw (N,), or for `samples` (S, N), from the network's own generator."""
+        size = self.posterior.noise_size
+        shape = (size,) if samples is None else (samples, size)
         return self.noise_source.normal(shape, self.posterior.mean)
 
     def call(self, weights: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -151,12 +152,17 @@ class BayesianModule(nn.Module):
         if samples < 1 or batch_size < 1:
             raise UsageError(f"samples and batch_size must be at least 1, not {samples} and {batch_size}")
         samples = samples if self.posterior.random else 1
+        support = self.posterior.support
+        if support is not None and samples >= len(support):
+            samples = len(support)
+        else:
+            support = None
         source, modes = self.noise_source, [(module, module.training) for module in self.modules()]
         if seed is not None:
             self.noise_source = NoiseSource(seed)
         self.eval()
         try:
-            outputs = self._all_outputs(x, samples, batch_size)
+            outputs = self._all_outputs(x, samples, batch_size, support)
         finally:
             for module, training in modes:  # each its own: parts of a network may be frozen in eval mode
                 module.training = training
@@ -169,12 +175,13 @@ class BayesianModule(nn.Module):
         inputs = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
         return inputs.to(self.posterior.mean.dtype) if inputs.is_floating_point() else inputs
 
-    def _all_outputs(self, x: Tensor, samples: int, batch_size: int) -> Tensor:
+    def _all_outputs(self, x: Tensor, samples: int, batch_size: int, support: Tensor | None) -> Tensor:
         batches = x.split(batch_size)
         together = max(1, SAMPLES_AT_A_TIME // self.num_weights) if self._evaluates_together(batches[:1]) else 1
         rows = []
         for start in range(0, samples, together):
-            weights = self.draw(min(together, samples - start))
+            count = min(together, samples - start)
+            weights = self.draw(count) if support is None else support[start : start + count]
             rows.append(torch.cat([self.outputs(batch, weights=weights) for batch in batches], dim=1))
         return torch.cat(rows)
 

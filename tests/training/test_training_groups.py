@@ -157,9 +157,11 @@ def test_every_optimiser_trains_through_fit(name):
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_samplers_are_refused(name):
-    with pytest.raises(UsageError, match="plain module"):
-        pt.fit(network(), data(), epochs=1, optimizer=name)
+def test_samplers_are_refused_for_the_standard_deviations(name):
+    with pytest.raises(UsageError, match="cannot train the standard deviations by themselves"):
+        pt.fit(network(), data(), epochs=1, optimizer_sd=name)
+    with pytest.raises(UsageError, match="alternate has no meaning"):
+        pt.fit(network(), data(), epochs=1, optimizer=name, alternate=1)
 
 
 class Cut(Callback):

@@ -16,7 +16,6 @@ from posterity.core.errors import CorruptFileError, UsageError
 from posterity.models import MODELS
 from posterity.optim import OPTIMIZERS
 from posterity.training import Settings
-from posterity.training.groups import SAMPLERS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -29,7 +28,6 @@ TRAINING = (
     "clip", "patience", "val_samples", "seed", "optimizer_sd", "lr_sd", "lr_ratio", "schedule_sd", "alternate",
 )  # fmt: skip
 _DEFAULT = Settings()
-_TRAINERS = [name for name in OPTIMIZERS if name not in SAMPLERS]
 
 
 class Run(BaseModel):
@@ -54,7 +52,7 @@ class Run(BaseModel):
     noise: float | str = Field("learnt", description="regression noise: sd, learnt or input")
     epochs: int = Field(_DEFAULT.epochs, ge=1, description="passes over the training data")
     batch_size: int = Field(_DEFAULT.batch_size, ge=1, description="rows in a batch")
-    optimizer: str = Field(_DEFAULT.optimizer, description=f"the optimiser: {', '.join(_TRAINERS)}")
+    optimizer: str = Field(_DEFAULT.optimizer, description=f"the optimiser: {', '.join(OPTIMIZERS)}")
     lr: float | None = Field(_DEFAULT.lr, gt=0, description="learning rate; the optimiser's own by default")
     schedule: str = Field(_DEFAULT.schedule, description="constant, cosine, step, cyclic, one-cycle or plateau")
     warmup: float = Field(0.0, ge=0, lt=1, description="share of the training in which the rate is ramped up")

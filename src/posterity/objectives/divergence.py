@@ -2,7 +2,7 @@
 
     Gaussian q and prior, z = (mean - prior_mean) / prior_sd, r = sd / prior_sd:
         kl = sum_i [ (r_i^2 + z_i^2 - 1) / 2 - log r_i ]
-    Point q: -log prior(mean), the KL up to a constant that no parameter changes.
+    Point q: -log prior(mean), the KL up to a constant that no parameter changes; a bag of points: the mean of it.
 
 Limits: q = prior gives 0; sd -> 0 gives +inf logarithmically.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from posterity.posteriors import MeanField, Point, Posterior
+from posterity.posteriors import MeanField, Point, Posterior, Samples
 from posterity.priors import FlatGaussian, Prior
 
 
@@ -19,6 +19,8 @@ def kl_by_weight(posterior: Posterior, prior: Prior) -> Tensor:
     """Each weight's share (N,) of the KL."""
     if isinstance(posterior, Point):
         return -prior.log_density_by_weight(posterior.mean)
+    if isinstance(posterior, Samples):
+        return -prior.log_density_by_weight(posterior.weights).mean(0)
     if not (isinstance(posterior, MeanField) and isinstance(prior, FlatGaussian)):
         raise TypeError(f"no closed-form KL from {type(posterior).__name__} to {type(prior).__name__}")
     shift = (posterior.mean - prior.mean) / prior.sd

@@ -26,6 +26,7 @@ class MeanField(Posterior):
     """Independent Gaussians with means (N,) and free scale parameters `rho` (N,)."""
 
     kind = "mean_field"
+    mean: nn.Parameter
 
     def __init__(self, mean: Tensor, rho: Tensor) -> None:
         super().__init__()

@@ -21,6 +21,7 @@ class Point(Posterior):
 
     kind = "point"
     random = False
+    mean: nn.Parameter
 
     def __init__(self, mean: Tensor) -> None:
         super().__init__()

@@ -13,12 +13,22 @@ class Posterior(nn.Module, ABC):
 
     kind: ClassVar[str]
     random: ClassVar[bool] = True
-    mean: nn.Parameter
+    mean: Tensor
 
     @property
     def num_weights(self) -> int:
         """N."""
         return self.mean.numel()
+
+    @property
+    def noise_size(self) -> int:
+        """How many standard normal numbers a draw takes."""
+        return self.num_weights
+
+    @property
+    def support(self) -> Tensor | None:
+        """All weight vectors (K, N) there are, if they can be counted."""
+        return None
 
     @property
     @abstractmethod
@@ -27,7 +37,7 @@ class Posterior(nn.Module, ABC):
 
     @abstractmethod
     def sample(self, noise: Tensor) -> Tensor:
-        """Weights (S, N) for standard normal `noise` (S, N), differentiable in q's parameters."""
+        """Weights (..., N) for standard normal `noise` (..., noise_size), differentiable in q's parameters."""
 
     @abstractmethod
     def log_density(self, weights: Tensor) -> Tensor:

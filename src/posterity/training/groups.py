@@ -5,6 +5,11 @@
     alternating  for `alternate` epochs the standard deviations stand still, for as many the rest does, and so on
 
 A group's rate is base_lr * schedule.factor(share of the training done).
+
+IVON trains the whole posterior in one group (training.ivon). SGLD, plain or preconditioned, moves a point network with
+    U = (num_data / temperature) loss,    loss = nll + temperature (-log prior) / num_data
+whose Langevin dynamics samples exp(-U) = P(y | w)^(1 / temperature) prior(w): what the tempered ELBO's q approximates.
+Under both, deterministic weights are trained by Adam.
 """
 
 from __future__ import annotations
@@ -16,12 +21,17 @@ from torch import Tensor, nn
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
+from posterity.core.randomness import derive
 from posterity.optim import OPTIMIZERS, Schedule, build_optimizer, build_schedule
+from posterity.posteriors import Point
+from posterity.training.ivon import PosteriorIVON
 from posterity.training.settings import Settings
 
 SD = "sd"
-# These draw the weights, or noise on them, themselves; `fit` draws them from the posterior.
-SAMPLERS = ("ivon", "sgld", "psgld")
+# IVON moves means and standard deviations as one; Langevin dynamics moves a point and is the posterior's sampler.
+# Their default rates are those at which the drift alone is plain SGD (or RMSprop) with this rate on the mean loss.
+LANGEVIN = {"sgld": 0.05, "psgld": 1e-3}
+SAMPLERS = ("ivon", *LANGEVIN)
 
 
 class ParameterGroup:
@@ -72,6 +82,10 @@ class ParameterGroup:
 def build_groups(net: BayesianModule, settings: Settings, *, num_data: int, batch_size: int) -> list[ParameterGroup]:
     """The groups of `net`, as `settings` want them trained."""
     groups = {name: list(parameters) for name, parameters in net.posterior.groups().items()}
+    if not groups:
+        raise UsageError(f"a posterior of the family '{net.posterior.kind}' has nothing to train")
+    if settings.optimizer in SAMPLERS:
+        return _sampler_groups(net, settings, num_data)
     known = {id(p) for parameters in groups.values() for p in parameters}
     groups["deterministic"] = [p for p in net.parameters() if p.requires_grad and id(p) not in known]
     given = {"num_data": num_data, "batch_size": batch_size}
@@ -81,7 +95,7 @@ def build_groups(net: BayesianModule, settings: Settings, *, num_data: int, batc
             continue
         optimizer, lr, options, schedule, schedule_options = _plan(name, settings)
         if optimizer in SAMPLERS:
-            raise UsageError(f"'{optimizer}' is itself a sampler of weights: use it on a plain module in your own loop")
+            raise UsageError(f"'{optimizer}' cannot train the standard deviations by themselves")
         needed = {key: given[key] for key in OPTIMIZERS[optimizer].needs if key not in options}
         made = build_optimizer(optimizer, [{"params": parameters}], lr=lr, **needed, **options)
         if getattr(made, "batch_size", 0) is None:
@@ -90,6 +104,45 @@ def build_groups(net: BayesianModule, settings: Settings, *, num_data: int, batc
             schedule_options = {"metric": "kl" if name == SD else "nll", **schedule_options}
         built.append(ParameterGroup(name, made, build_schedule(schedule, **schedule_options)))
     return built
+
+
+def _sampler_groups(net: BayesianModule, settings: Settings, num_data: int) -> list[ParameterGroup]:
+    """One group for the posterior, one for the deterministic weights."""
+    for name in ("optimizer_sd", "lr_sd", "lr_ratio", "schedule_sd", "alternate"):
+        if getattr(settings, name) is not None:
+            raise UsageError(f"'{settings.optimizer}' trains the posterior as a whole: {name} has no meaning for it")
+    if settings.kl_decay != 1:
+        raise UsageError(f"'{settings.optimizer}' has the prior in every step: kl_decay must be 1")
+    made: torch.optim.Optimizer
+    if settings.optimizer == "ivon":
+        options: dict[str, Any] = {} if settings.lr is None else {"lr": settings.lr}
+        options |= settings.optimizer_options
+        made = PosteriorIVON(net, num_data=num_data, temperature=settings.temperature, **options)
+    else:
+        made = _langevin(net, settings, num_data)
+    schedule = dict(settings.schedule_options)
+    built = [ParameterGroup("posterior", made, build_schedule(settings.schedule, **schedule))]
+    deterministic = [
+        p for p in net.parameters() if p.requires_grad and id(p) not in {id(q) for q in built[0].parameters}
+    ]
+    if deterministic:
+        adam = build_optimizer("adam", [{"params": deterministic}])
+        built.append(ParameterGroup("deterministic", adam, build_schedule(settings.schedule, **schedule)))
+    return built
+
+
+def _langevin(net: BayesianModule, settings: Settings, num_data: int) -> torch.optim.Optimizer:
+    if not isinstance(net.posterior, Point):
+        raise UsageError(
+            f"'{settings.optimizer}' moves one weight vector and collects samples of it: it trains a network with "
+            f"posterior 'point', not '{net.posterior.kind}'"
+        )
+    if not settings.temperature > 0:
+        raise UsageError(f"'{settings.optimizer}' needs a temperature above 0; at 0 there is nothing to sample")
+    effective = num_data / settings.temperature
+    lr = 2 * LANGEVIN[settings.optimizer] / effective if settings.lr is None else settings.lr
+    options = {"num_data": effective, "seed": derive(settings.seed, "langevin"), **settings.optimizer_options}
+    return build_optimizer(settings.optimizer, [{"params": [net.posterior.mean]}], lr=lr, **options)
 
 
 def active(name: str, epoch: int, settings: Settings) -> bool:

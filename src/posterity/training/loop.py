@@ -97,7 +97,8 @@ class Training:
             y,
             num_data=len(self.train),
             samples=self.settings.samples,
-            temperature=self.settings.temperature,
+            # IVON's steps have the prior in them.
+            temperature=0.0 if self.settings.optimizer == "ivon" else self.settings.temperature,
             kl_weight=self.kl_weights[self.batches.position - 1],
         )
         loss.backward()

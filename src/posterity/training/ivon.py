@@ -1,0 +1,111 @@
+"""IVON as the optimiser of a mean-field network: its curvature is the network's standard deviation.
+
+    q = N(mean, sd^2),    sd^2 = 1 / (ess (h + delta)),    ess = num_data / temperature,    delta = precision / ess
+
+which is the q of optim.ivon for the prior N(centre, 1 / precision), whose steps are taken here by its own `advance`.
+The gradients are those of the nll alone (IVON adds the prior by delta): with G = d nll / dw at w = mean + sd eps,
+    mean.grad = <G>,    rho.grad = <G eps> sigmoid(rho),    hence <G noise> = rho.grad sd / sigmoid(rho).
+h starts where the network's sd is, so that the first draw is from the network as it was given; or at `hess_init`.
+
+Shen et al., Variational learning is effective for large deep networks, 2024 (2402.17641), algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posterity.bayesian import BayesianModule
+from posterity.core.errors import UsageError
+from posterity.optim.ivon import advance, standard_deviation
+from posterity.optim.stepping import check_betas, check_not_negative, check_positive
+from posterity.posteriors import MeanField, rho_of
+from posterity.priors import FlatGaussian
+
+
+class PosteriorIVON(torch.optim.Optimizer):
+    """Moves the `mean` and `rho` of a mean-field network from the gradients of the nll."""
+
+    def __init__(
+        self,
+        net: BayesianModule,
+        *,
+        num_data: int,
+        temperature: float,
+        lr: float = 0.1,
+        hess_init: float | None = None,
+        beta1: float = 0.9,
+        beta2: float = 0.99999,
+        rescale_lr: bool = True,
+    ) -> None:
+        posterior, prior = net.posterior, net.prior
+        if not isinstance(posterior, MeanField) or not isinstance(prior, FlatGaussian):
+            raise UsageError(
+                f"ivon trains a mean-field posterior under a Gaussian prior, not {posterior.kind} under {prior.kind}"
+            )
+        check_positive("temperature of ivon", temperature)
+        check_not_negative("learning rate", lr)
+        check_betas(beta1=beta1, beta2=beta2)
+        if hess_init is not None:
+            check_positive("hess_init", hess_init)
+        self.sizes = net.layout.sizes
+        self.centre = prior.centre
+        ess = num_data / temperature
+        self.deltas = [
+            _number(p, name) / ess for p, name in zip(prior.precisions(net.layout), net.layout.names, strict=True)
+        ]
+        settings = {"ess": ess, "beta1": beta1, "beta2": beta2, "rescale_lr": rescale_lr}
+        super().__init__([{"params": [posterior.mean, posterior.rho]}], {"lr": lr, **settings})
+        self._begin(hess_init)
+
+    @torch.no_grad()
+    def _begin(self, hess_init: float | None) -> None:
+        mean, rho = self.param_groups[0]["params"]
+        ess = self.param_groups[0]["ess"]
+        if hess_init is not None:
+            wanted = [torch.full((n,), hess_init + d) for n, d in zip(self.sizes, self.deltas, strict=True)]
+            rho.copy_(rho_of(standard_deviation(torch.cat(wanted).to(rho), ess)))
+        curvature = torch.nn.functional.softplus(rho).square_().mul_(ess).reciprocal_()
+        initial = torch.stack([part.mean() for part in curvature.split(self.sizes)])
+        self.state[mean] = {"step": 0, "momentum": torch.zeros_like(mean), "curvature": curvature, "initial": initial}
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step from the gradients there are."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        group = self.param_groups[0]
+        mean, rho = group["params"]
+        state = self.state[mean]
+        state["step"] += 1
+        sd = torch.nn.functional.softplus(rho)
+        noise_grad = torch.mul(rho.grad, sd).div_(torch.sigmoid(rho))
+        if self.centre is not None:
+            mean.sub_(self.centre)
+        vectors: Sequence[Tensor] = (mean, state["momentum"], state["curvature"], mean.grad, noise_grad)
+        parts = zip(*(v.split(self.sizes) for v in vectors), strict=True)
+        for tensors, delta, initial in zip(parts, self.deltas, state["initial"].tolist(), strict=True):
+            advance(
+                *tensors,
+                lr=group["lr"] * (initial if group["rescale_lr"] else 1.0),
+                ess=group["ess"],
+                delta=delta,
+                beta1=group["beta1"],
+                beta2=group["beta2"],
+                t=state["step"],
+            )
+        if self.centre is not None:
+            mean.add_(self.centre)
+        rho.copy_(rho_of(standard_deviation(state["curvature"], group["ess"])))
+        return loss
+
+
+def _number(precision: Tensor, name: str) -> float:
+    if precision.numel() != 1:
+        raise UsageError(f"ivon needs one prior scale for all of {name}; the prior has several")
+    return precision.item()
