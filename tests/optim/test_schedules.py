@@ -4,7 +4,7 @@ import pytest
 
 from posterity.core.errors import UnknownNameError, UsageError
 from posterity.optim import SCHEDULES, build_schedule
-from posterity.optim.schedules import Constant, Cosine, Cyclic, OneCycle, Plateau, Step
+from posterity.optim.schedules import Constant, Cosine, Cyclic, OneCycle, Plateau, Polynomial, Step
 
 
 def test_constant():
@@ -122,3 +122,23 @@ def test_by_name():
 def test_wrong_options(name, options):
     with pytest.raises(UsageError):
         build_schedule(name, **options)
+
+
+def test_polynomial():
+    assert [Polynomial().factor(t) for t in (0, 1)] == pytest.approx([1, 10**-0.55])
+    assert Polynomial(stretch=3, power=1).factor(0.5) == pytest.approx(0.4)
+    with pytest.raises(UsageError, match="falls"):
+        Polynomial(power=-1)
+
+
+def test_by_epoch_the_rate_changes_between_epochs_only():
+    by_epoch, by_step = build_schedule("cosine", by="epoch", epochs=4), build_schedule("cosine")
+    for step in range(4 * 30):
+        assert by_epoch.factor(step / 120) == by_step.factor((step // 30) / 4)
+    plateau = build_schedule("plateau", by="epoch", epochs=2, warmup=0.5, patience=1)
+    for _ in range(2):
+        plateau.observe({"nll": 1.0})
+    assert [plateau.factor(t) for t in (0.1, 0.6)] == [0.0, 0.5]
+    assert plateau.state()["current"] == 0.5
+    with pytest.raises(UnknownNameError, match="epoch"):
+        build_schedule("cosine", by="epochs")

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.models import MODELS
-from posterity.optim import OPTIMIZERS
+from posterity.optim import OPTIMIZERS, SCHEDULES
 from posterity.training import Settings
 
 if sys.version_info >= (3, 11):
@@ -54,7 +54,7 @@ class Run(BaseModel):
     batch_size: int = Field(_DEFAULT.batch_size, ge=1, description="rows in a batch")
     optimizer: str = Field(_DEFAULT.optimizer, description=f"the optimiser: {', '.join(OPTIMIZERS)}")
     lr: float | None = Field(_DEFAULT.lr, gt=0, description="learning rate; the optimiser's own by default")
-    schedule: str = Field(_DEFAULT.schedule, description="constant, cosine, step, cyclic, one-cycle or plateau")
+    schedule: str = Field(_DEFAULT.schedule, description=f"the rate's course: {', '.join(SCHEDULES)}")
     warmup: float = Field(0.0, ge=0, lt=1, description="share of the training in which the rate is ramped up")
     optimizer_sd: str | None = Field(None, description="optimiser of the standard deviations; as the means' by default")
     lr_sd: float | None = Field(None, gt=0, description="learning rate of the standard deviations")

@@ -5,12 +5,14 @@
     constant   1
     cosine     floor + (1 - floor) (1 + cos(pi t)) / 2
     step       drop^k, k the number of milestones that t has passed
+    polynomial (1 + stretch t)^-power             Langevin dynamics' falling rate: 0.5 < power <= 1 (Welling and Teh)
     cyclic     c cycles; u = place in the cycle in [0, 1)
                  triangular   floor + (1 - floor) (1 - |2 u - 1|)             up, then down
                  cosine       floor + (1 - floor) (1 + cos(pi u)) / 2         restarts
     one-cycle  from `start` up to 1 over the first share `peak`, then down to `end`, both along half a cosine
     plateau    multiplied by `drop`, not below `floor`, after `patience` epochs without a better metric
 
+By step t is exact; by epoch it is that of the epoch's first step, so that the rate changes between epochs only.
 A warm-up over a share w of the training ramps linearly, (t / w) * factor(0), and leaves the rest of the training
 to the schedule, whose t then runs from 0 to 1. All but `plateau` are pure functions of t: they have no state to
 lose. `plateau` keeps its state, which goes into checkpoints.
@@ -74,6 +76,22 @@ class Step(Schedule):
     def factor(self, progress: float) -> float:
         """drop^k after k milestones."""
         return self.drop ** sum(progress >= milestone for milestone in self.milestones)
+
+
+@dataclass(frozen=True)
+class Polynomial(Schedule):
+    """Falls as a power of the step."""
+
+    stretch: float = 9.0
+    power: float = 0.55
+
+    def __post_init__(self) -> None:
+        if not (self.stretch >= 0 and self.power >= 0):
+            raise UsageError(f"a polynomial schedule falls: stretch {self.stretch} and power {self.power} must be >= 0")
+
+    def factor(self, progress: float) -> float:
+        """(1 + stretch t)^-power."""
+        return float((1 + self.stretch * progress) ** -self.power)
 
 
 @dataclass(frozen=True)
@@ -157,21 +175,10 @@ class Plateau(Schedule):
 
 
 @dataclass(frozen=True)
-class WarmUp(Schedule):
-    """A linear ramp over the first `share` of the training, then `schedule` over the rest."""
+class Around(Schedule):
+    """A schedule that another one is changed by: epochs' records and state are the inner one's."""
 
     schedule: Schedule
-    share: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise UsageError(f"a warm-up takes a share of the training between 0 and 1, not {self.share}")
-
-    def factor(self, progress: float) -> float:
-        """The ramp to the schedule's first factor, then the schedule."""
-        if progress < self.share:
-            return progress / self.share * self.schedule.factor(0.0)
-        return self.schedule.factor((progress - self.share) / (1 - self.share))
 
     def observe(self, record: Mapping[str, Any]) -> None:
         """Pass it on."""
@@ -186,6 +193,34 @@ class WarmUp(Schedule):
         self.schedule.restore(state)
 
 
+@dataclass(frozen=True)
+class ByEpoch(Around):
+    """`schedule` at the first step of each of `epochs` epochs."""
+
+    epochs: int
+
+    def factor(self, progress: float) -> float:
+        """The same for the whole epoch."""
+        return self.schedule.factor(math.floor(progress * self.epochs + 1e-9) / self.epochs)
+
+
+@dataclass(frozen=True)
+class WarmUp(Around):
+    """A linear ramp over the first `share` of the training, then `schedule` over the rest."""
+
+    share: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise UsageError(f"a warm-up takes a share of the training between 0 and 1, not {self.share}")
+
+    def factor(self, progress: float) -> float:
+        """The ramp to the schedule's first factor, then the schedule."""
+        if progress < self.share:
+            return progress / self.share * self.schedule.factor(0.0)
+        return self.schedule.factor((progress - self.share) / (1 - self.share))
+
+
 def _fall(place: float, high: float, low: float) -> float:
     """From `high` to `low` along half a cosine."""
     return low + (high - low) * 0.5 * (1 + math.cos(math.pi * place))
@@ -195,18 +230,22 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "constant": Constant,
     "cosine": Cosine,
     "step": Step,
+    "polynomial": Polynomial,
     "cyclic": Cyclic,
     "one-cycle": OneCycle,
     "plateau": Plateau,
 }
 
 
-def build_schedule(name: str, *, warmup: float = 0.0, **options: Any) -> Schedule:
-    """A schedule by its name, with a warm-up over the share `warmup` of the training."""
+def build_schedule(name: str, *, warmup: float = 0.0, by: str = "step", epochs: int = 1, **options: Any) -> Schedule:
+    """A schedule by its name, with a warm-up over the share `warmup`; `by` step, or by epoch of `epochs`."""
     if name not in SCHEDULES:
         raise unknown_name("schedule", name, SCHEDULES)
     try:
         schedule = SCHEDULES[name](**options)
     except TypeError as error:
         raise UsageError(f"schedule '{name}': {error}") from error
-    return WarmUp(schedule, warmup) if warmup else schedule
+    if by not in ("step", "epoch"):
+        raise unknown_name("schedule's pace", by, ("step", "epoch"))
+    schedule = WarmUp(schedule, warmup) if warmup else schedule
+    return ByEpoch(schedule, epochs) if by == "epoch" else schedule

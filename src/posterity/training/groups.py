@@ -102,7 +102,7 @@ def build_groups(net: BayesianModule, settings: Settings, *, num_data: int, batc
             made.batch_size = batch_size  # type: ignore[attr-defined]
         if schedule == "plateau":  # each group by what it can change
             schedule_options = {"metric": "kl" if name == SD else "nll", **schedule_options}
-        built.append(ParameterGroup(name, made, build_schedule(schedule, **schedule_options)))
+        built.append(ParameterGroup(name, made, build_schedule(schedule, epochs=settings.epochs, **schedule_options)))
     return built
 
 
@@ -120,7 +120,7 @@ def _sampler_groups(net: BayesianModule, settings: Settings, num_data: int) -> l
         made = PosteriorIVON(net, num_data=num_data, temperature=settings.temperature, **options)
     else:
         made = _langevin(net, settings, num_data)
-    schedule = dict(settings.schedule_options)
+    schedule = {"epochs": settings.epochs, **settings.schedule_options}
     built = [ParameterGroup("posterior", made, build_schedule(settings.schedule, **schedule))]
     deterministic = [
         p for p in net.parameters() if p.requires_grad and id(p) not in {id(q) for q in built[0].parameters}
