@@ -1,0 +1,66 @@
+"""Runs of a table: each is trained and evaluated once; what is there already is not computed again.
+
+    measure(run, folder)  ->  {kl, milliseconds a step, last: {accuracy, nll, ece}, average: {...}, swa: {...}}
+
+`last` is where the training ended, `average` what it averaged or collected, `swa` the average of the means with the
+last standard deviations: what SWA would have given in the same training as HWA.
+
+A run's folder is its key, the hash of its settings: a table that was cut off goes on where it stopped, within a run
+from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from posterity.experiments import Run, TrainedRun, evaluate, load_run, train_run
+
+KEPT = ("accuracy", "nll", "ece", "brier", "rmse", "log_likelihood")
+
+
+def measure(run: Run, folder: Path, *, samples: int = 20) -> dict[str, Any]:
+    """Train and evaluate `run`, or read what an earlier call found."""
+    out = folder / run.key
+    result = out / "measured.json"
+    if result.exists():
+        found: dict[str, Any] = json.loads(result.read_text())
+        return found
+    begun = (out / "config.toml").exists()
+    history = train_run(run, out, resume=begun).history
+    found = {"seconds": history[-1]["seconds"], "step": history[-1]["step"], "kl": history[-1]["kl"]}
+    found["milliseconds"] = 1e3 * found["seconds"] / found["step"]
+    for name, trained in _networks(run, out).items():
+        test = evaluate(trained, samples=samples, seed=run.seed).test
+        found[name] = {key: test[key] for key in KEPT if key in test}
+    result.write_text(json.dumps(found, indent=1) + "\n")
+    return found
+
+
+def _networks(run: Run, out: Path) -> dict[str, TrainedRun]:
+    networks = {"last": load_run(out)}
+    if run.average:
+        networks["average"] = load_run(out, averaged=True)
+    if run.average == "hwa":
+        swa = load_run(out)
+        with torch.no_grad():
+            swa.net.posterior.mean.copy_(networks["average"].net.posterior.mean)
+        networks["swa"] = swa
+    return networks
+
+
+def measure_all(runs: Iterable[tuple[str, Run]], folder: Path) -> dict[str, dict[str, Any]]:
+    """By label; a run that fails is reported with its reason and does not stop the others."""
+    found = {}
+    for label, run in runs:
+        try:
+            found[label] = measure(run, folder)
+        except Exception as error:  # a diverged run is a result of the table
+            found[label] = {"failed": f"{type(error).__name__}: {error}"}
+        print(label, json.dumps(found[label]), file=sys.stderr, flush=True)
+    return found
