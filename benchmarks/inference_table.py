@@ -45,8 +45,8 @@ def table(found: dict[str, dict[str, Any]]) -> str:
             continue
         for name, title in WEIGHTS.items():
             score = result[name]
-            numbers = f"{100 * score['accuracy']:.2f} % | {score['nll']:.4f} | {score['ece']:.4f}"
-            cost = f"{result['kl']:.3g} | {result['milliseconds']:.1f}" if name == "last" else " | "
+            numbers = f"{100 * score['accuracy']:.2f} % | {score['nll']:.4f} | {score['ece']:.4f} | {score['kl']:.3g}"
+            cost = f"{result['milliseconds']:.1f}" if name == "last" else ""
             lines.append(f"{start} {title} | {numbers} | {cost} |")
     return "\n".join(lines)
 

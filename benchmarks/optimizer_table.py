@@ -4,7 +4,7 @@
 
 Batch 100, cosine schedule, Kaiming prior, rho -5, temperature 0.1, 20 weight samples in the evaluation, seed 0.
 Langevin dynamics moves a point network, with a rate that falls slowly, and is evaluated by the samples that it
-collects in the second half; its kl is -log prior at the last step. Resumable: finished runs are not computed again.
+collects in the second half; its kl is the mean of -log prior over them. Resumable: finished runs are not computed again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def table(found: dict[str, dict[str, Any]]) -> str:
             continue
         score = result.get("average", result["last"])
         rate = "by data" if name in ("sgld", "psgld") else f"{OPTIMIZERS[name].lr:g}"
-        numbers = f"{100 * score['accuracy']:.2f} % | {score['nll']:.4f} | {score['ece']:.4f} | {result['kl']:.3g}"
+        numbers = f"{100 * score['accuracy']:.2f} % | {score['nll']:.4f} | {score['ece']:.4f} | {score['kl']:.3g}"
         lines.append(f"| {name} | {rate} | {result['milliseconds']:.1f} | {numbers} |")
     return "\n".join(lines)
 

@@ -1,6 +1,6 @@
 """Runs of a table: each is trained and evaluated once; what is there already is not computed again.
 
-    measure(run, folder)  ->  {kl, milliseconds a step, last: {accuracy, nll, ece}, average: {...}, swa: {...}}
+    measure(run, folder)  ->  {milliseconds a step, last: {accuracy, nll, ece, kl}, average: {...}, swa: {...}}
 
 `last` is where the training ended, `average` what it averaged or collected, `swa` the average of the means with the
 last standard deviations: what SWA would have given in the same training as HWA.
@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from posterity.experiments import Run, TrainedRun, evaluate, load_run, train_run
+from posterity.objectives import kl_divergence
 
 KEPT = ("accuracy", "nll", "ece", "brier", "rmse", "log_likelihood")
 
@@ -33,11 +34,12 @@ def measure(run: Run, folder: Path, *, samples: int = 20) -> dict[str, Any]:
         return found
     begun = (out / "config.toml").exists()
     history = train_run(run, out, resume=begun).history
-    found = {"seconds": history[-1]["seconds"], "step": history[-1]["step"], "kl": history[-1]["kl"]}
+    found = {"seconds": history[-1]["seconds"], "step": history[-1]["step"]}
     found["milliseconds"] = 1e3 * found["seconds"] / found["step"]
     for name, trained in _networks(run, out).items():
         test = evaluate(trained, samples=samples, seed=run.seed).test
-        found[name] = {key: test[key] for key in KEPT if key in test}
+        kl = kl_divergence(trained.net.posterior, trained.net.prior).item()
+        found[name] = {"kl": kl, **{key: test[key] for key in KEPT if key in test}}
     result.write_text(json.dumps(found, indent=1) + "\n")
     return found
 
