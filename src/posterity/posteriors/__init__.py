@@ -1,9 +1,10 @@
 """Variational posteriors: distributions over the flat weight vector."""
 
+from posterity.posteriors.low_rank import LowRank
 from posterity.posteriors.mean_field import MeanField, rho_of
 from posterity.posteriors.point import Point
 from posterity.posteriors.posterior import Posterior
 
-POSTERIORS: dict[str, type[Posterior]] = {posterior.kind: posterior for posterior in (MeanField, Point)}
+POSTERIORS: dict[str, type[Posterior]] = {posterior.kind: posterior for posterior in (MeanField, Point, LowRank)}
 
-__all__ = ["POSTERIORS", "MeanField", "Point", "Posterior", "rho_of"]
+__all__ = ["POSTERIORS", "LowRank", "MeanField", "Point", "Posterior", "rho_of"]

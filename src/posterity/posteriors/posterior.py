@@ -21,13 +21,18 @@ class Posterior(nn.Module, ABC):
         return self.mean.numel()
 
     @property
+    def noise_size(self) -> int:
+        """How many standard normal numbers one sample takes."""
+        return self.num_weights
+
+    @property
     @abstractmethod
     def sd(self) -> Tensor:
         """Standard deviation of each weight (N,)."""
 
     @abstractmethod
     def sample(self, noise: Tensor) -> Tensor:
-        """Weights (S, N) for standard normal `noise` (S, N), differentiable in q's parameters."""
+        """Weights (S, N) for standard normal `noise` (S, noise_size), differentiable in q's parameters."""
 
     @abstractmethod
     def log_density(self, weights: Tensor) -> Tensor:

@@ -193,7 +193,7 @@ class Training:
             bad = (~parameter.detach().isfinite()).nonzero()
             if len(bad):
                 raise NonFiniteError(
-                    f"step {self.step}: it made weights of {self.net.layout.layer_at(int(bad[0]))} NaN or infinite. "
+                    f"step {self.step}: it made weights of {self.net.layout.layer_at(int(bad[0, -1]))} NaN or infinite. "
                     + ADVICE
                 )
 
@@ -267,7 +267,7 @@ def non_finite(net: BayesianModule, loss: Loss, step: int) -> NonFiniteError:
                 place = f"the gradient of {name} is not finite"
         for parameter in net.posterior.parameters():
             if parameter.grad is not None and not parameter.grad.isfinite().all():
-                first = int((~parameter.grad.isfinite()).nonzero()[0])
+                first = int((~parameter.grad.isfinite()).nonzero()[0, -1])
                 place = f"the gradient of {net.layout.layer_at(first)} is not finite"
                 break
     worst = int(net.posterior.mean.detach().abs().nan_to_num(math.inf).argmax())
