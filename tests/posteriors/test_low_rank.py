@@ -176,6 +176,7 @@ def test_overflow_gives_nan_not_an_exception():
     with torch.no_grad():
         q.deviations[1, 3] = torch.inf
     assert torch.isnan(kl_divergence(q, prior_of()))
+    assert torch.isnan(kl_by_weight(q, prior_of())).all()
 
 
 @pytest.mark.parametrize("rank", [0, 1])

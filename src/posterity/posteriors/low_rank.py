@@ -6,15 +6,15 @@
 With A = D / (s sqrt(R - 1)), M = I + A A^T (R, R) and u = (w - mean) / s, by the matrix determinant lemma and Woodbury:
     log det Sigma = 2 sum_i log s_i + log det M
     (w - mean)^T Sigma^-1 (w - mean) = |u|^2 - (A u)^T M^-1 (A u)
-so that nothing larger than (R, R) is ever factored. M is made in double precision: where deviations are much larger than
-s, its smallest eigenvalue, which is 1, would drown in the rounding of the largest.
+so that nothing larger than (R, R) is ever factored. M is made in double precision: where deviations are much larger
+than s, its smallest eigenvalue, which is 1, would drown in the rounding of the largest.
 
 Weight i's share of (log det M) / 2, with M = I + Q diag(l) Q^T and its column a_i of A:
     share_i = 1/2 a_i^T [ integral over t in 0..1 of (I + t A A^T)^-1 ] a_i = 1/2 sum_k (q_k^T a_i)^2 log(1 + l_k) / l_k
-It does not depend on the order of the weights, sums to the whole, and is at most log(1 + |a_i|^2) / 2, which it is where
-the weight is independent of all others.
+It does not depend on the order of the weights, sums to the whole, and is at most log(1 + |a_i|^2) / 2, which it is
+where the weight is independent of all others.
 
-Limits: D -> 0 gives mean-field. Source 003's halves (eq. 5), Sigma = diag(v) / 2 + D^T D / (2 (R - 1)): `LowRank.halved`.
+Limits: D -> 0 gives mean-field. Source 003's eq. 5, Sigma = diag(v) / 2 + D^T D / (2 (R - 1)), is `LowRank.halved`.
 """
 
 from __future__ import annotations
@@ -82,15 +82,17 @@ class LowRank(Posterior):
     def sample(self, noise: Tensor) -> Tensor:
         """Weights (S, N) for standard normal `noise` (S, N + R)."""
         own, shared = noise.split([self.num_weights, self.rank], dim=-1)
-        return torch.addcmul(self.mean, self.own_sd, own) + shared @ self.deviations / math.sqrt(self.rank - 1)
+        together = torch.matmul(shared, self.deviations) / math.sqrt(self.rank - 1)
+        return torch.addcmul(self.mean, self.own_sd, own) + together
 
     def log_density(self, weights: Tensor) -> Tensor:
         """log q(w) (S,)."""
         sd, scaled = self.own_sd.double(), self._scaled()
         apart = (weights.double() - self.mean.double()) / sd  # u (S, N)
         factor = _cholesky(scaled)
-        along = torch.linalg.solve_triangular(factor, (apart @ scaled.T).unsqueeze(-1), upper=False).squeeze(-1)
-        square = apart.square().sum(-1) - along.square().sum(-1)
+        along = torch.matmul(apart, scaled.T).unsqueeze(-1)
+        along = torch.linalg.solve_triangular(factor, along, upper=False).squeeze(-1)
+        square: Tensor = apart.square().sum(-1) - along.square().sum(-1)
         constant = (sd.log() + HALF_LOG_2PI).sum() + _half_log_det(factor)
         return (-0.5 * square - constant).to(weights.dtype)
 
@@ -106,9 +108,13 @@ class LowRank(Posterior):
     def half_log_det_by_weight(self) -> Tensor:
         """Each weight's share (N,) of it; values only, without gradients."""
         scaled = self._scaled()
-        values, vectors = torch.linalg.eigh(scaled @ scaled.T)
+        gram = torch.matmul(scaled, scaled.T)
+        if not gram.isfinite().all():
+            return torch.full_like(self.mean, torch.nan)
+        values, vectors = torch.linalg.eigh(gram)
         values = values.clamp_min(torch.finfo(values.dtype).tiny)  # log(1 + l) / l -> 1
-        return (0.5 * (vectors.T @ scaled).square().T @ (values.log1p() / values)).to(self.mean.dtype)
+        shares = torch.matmul(values.log1p() / values, torch.matmul(vectors.T, scaled).square())
+        return shares.mul(0.5).to(self.mean.dtype)
 
     def _scaled(self) -> Tensor:
         """A (R, N), in double precision."""
@@ -131,6 +137,7 @@ class LowRank(Posterior):
 def _cholesky(scaled: Tensor) -> Tensor:
     """L (R, R) with L L^T = I + A A^T; NaN, which training reports with its place, where that has overflowed."""
     matrix = scaled @ scaled.T + torch.eye(len(scaled), dtype=scaled.dtype, device=scaled.device)
+    factor: Tensor
     factor, failed = torch.linalg.cholesky_ex(matrix)
     return torch.where(failed == 0, factor, torch.nan)
 

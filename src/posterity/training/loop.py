@@ -192,10 +192,8 @@ class Training:
         for parameter in self.net.posterior.parameters():
             bad = (~parameter.detach().isfinite()).nonzero()
             if len(bad):
-                raise NonFiniteError(
-                    f"step {self.step}: it made weights of {self.net.layout.layer_at(int(bad[0, -1]))} NaN or infinite. "
-                    + ADVICE
-                )
+                place = self.net.layout.layer_at(int(bad[0, -1]))
+                raise NonFiniteError(f"step {self.step}: it made weights of {place} NaN or infinite. {ADVICE}")
 
     def _check_and_clip(self, loss: Loss) -> None:
         self.gradient_norms = {group.name: get_total_norm(group.gradients()).item() for group in self.groups}
