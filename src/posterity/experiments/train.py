@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor, nn
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, UsageError
@@ -31,6 +33,14 @@ class TrainedRun:
     num_classes: int
     finished: bool
     columns: tuple[str, ...] = ()
+    averaged: BayesianModule | None = None
+
+    def average(self) -> TrainedRun:
+        """The same run with the average of its iterates for its network."""
+        if self.averaged is None:
+            end = "was trained without --average" if self.finished else "has not finished: it has no average yet"
+            raise UsageError(f"the run {end}")
+        return replace(self, net=self.averaged, averaged=None)
 
 
 def train_run(
@@ -102,9 +112,9 @@ def load_run(path: str | Path) -> TrainedRun:
     try:
         extra = state["extra"]
         shape = tuple(extra["input_shape"])
-        net = rebuild(extra["network"], build_module(run, shape, extra["num_outputs"]))
-        net.load_state_dict(state["net"])
-        net.eval()
+        model = build_module(run, shape, extra["num_outputs"])
+        net = _network(extra["network"], state["net"], model)
+        averaged = state["averaged"] and _network(**state["averaged"], model=model)
         return TrainedRun(
             run,
             net,
@@ -114,9 +124,17 @@ def load_run(path: str | Path) -> TrainedRun:
             extra["num_classes"],
             bool(state["stopped"]),
             tuple(extra["columns"]),
+            averaged,
         )
     except (KeyError, RuntimeError) as error:
         raise CorruptFileError(f"the checkpoint in {path} does not describe a network: {error}") from error
+
+
+def _network(network: dict[str, Any], net: Mapping[str, Tensor], model: nn.Module) -> BayesianModule:
+    """The network of this description and these tensors, around a copy of `model`."""
+    built = rebuild(network, model)
+    built.load_state_dict(net)
+    return built.eval()
 
 
 def write_summary(path: Path, values: Mapping[str, Any]) -> None:

@@ -24,6 +24,7 @@ from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batches, Dataset
 from posterity.likelihoods import Likelihood
 from posterity.objectives import Loss, kl_by_weight, kl_weights, negative_elbo
+from posterity.training.averaging import averaged_state, restored_average
 from posterity.training.callbacks import Callback
 from posterity.training.diagnostics import group_diagnostics, health_warnings, signal_to_noise
 from posterity.training.groups import active, build_groups
@@ -61,6 +62,7 @@ class Training:
         self.sums = {"rows": 0.0, "nll": 0.0, "score": 0.0}
         self.gradient_norms: dict[str, float] = {}
         self.best: dict[str, Any] = {}
+        self.averaged: BayesianModule | None = None  # once the training has ended (training.averaging)
         self.stopped = ""  # the reason, once there is nothing left to do
         net.noise_source = NoiseSource(derive(settings.seed, "training"))
         self._seconds_before = 0.0
@@ -109,6 +111,8 @@ class Training:
             if active(group.name, self.epoch, self.settings):
                 group.step(self.step / self.total_steps)
         self.step += 1
+        for callback in self.callbacks:
+            callback.on_step_end(self)
         return loss
 
     def end_epoch(self) -> Record:
@@ -148,6 +152,7 @@ class Training:
             "best": self.best,
             "stopped": self.stopped,
             "callbacks": [callback.state() for callback in self._kept_callbacks()],
+            "averaged": averaged_state(self.averaged),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -172,6 +177,7 @@ class Training:
         self.history.restore(state["history"])
         for callback, kept in zip(self._kept_callbacks(), state["callbacks"], strict=True):
             callback.restore(kept)
+        self.averaged = restored_average(self.net, state["averaged"])
         self._seconds_before = self.history[-1]["seconds"] if self.history else 0.0
         self._began = time.monotonic()
 
