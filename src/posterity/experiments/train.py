@@ -18,6 +18,7 @@ from posterity.experiments.build import build_data, build_module, build_network
 from posterity.experiments.run import Run
 from posterity.saving import describe, rebuild
 from posterity.training import Checkpoints, FitResult, RunDirectory, Settings, fit
+from posterity.training.averaging import Averaging
 from posterity.training.fit import CHECKPOINT_SECONDS
 
 
@@ -58,6 +59,8 @@ def train_run(
         raise UsageError("patience needs validation data: give a val_fraction above 0")
     parts = build_data(run)
     net = build_network(run, parts.train)
+    if settings.average:
+        Averaging(net, settings, len(parts.train))  # refuses what cannot be averaged before a directory is made
     with RunDirectory(out, resume=resume, overwrite=overwrite) as directory:
         if resume and directory.config.exists():
             _refuse_change(Run.read(directory.config), run)
