@@ -31,6 +31,7 @@ from posterity.posteriors.mean_field import HALF_LOG_2PI, rho_of
 from posterity.posteriors.posterior import Posterior
 
 DEFAULT_RANK = 8
+BLOCK = 2**13  # weights at a time in double precision: with 8 deviations 512 KiB
 
 
 class LowRank(Posterior):
@@ -89,7 +90,7 @@ class LowRank(Posterior):
         """log q(w) (S,)."""
         sd, scaled = self.own_sd.double(), self._scaled()
         apart = (weights.double() - self.mean.double()) / sd  # u (S, N)
-        factor = _cholesky(scaled)
+        factor = _cholesky(torch.matmul(scaled, scaled.T))
         along = torch.matmul(apart, scaled.T).unsqueeze(-1)
         along = torch.linalg.solve_triangular(factor, along, upper=False).squeeze(-1)
         square: Tensor = apart.square().sum(-1) - along.square().sum(-1)
@@ -102,7 +103,8 @@ class LowRank(Posterior):
 
     def half_log_det(self) -> Tensor:
         """(log det M) / 2: what the deviations add to the entropy, in nats."""
-        return _half_log_det(_cholesky(self._scaled())).to(self.mean.dtype)
+        value: Tensor = _HalfLogDet.apply(self.deviations, self.own_sd)  # type: ignore[no-untyped-call]
+        return value
 
     @torch.no_grad()
     def half_log_det_by_weight(self) -> Tensor:
@@ -118,7 +120,7 @@ class LowRank(Posterior):
 
     def _scaled(self) -> Tensor:
         """A (R, N), in double precision."""
-        return self.deviations.double() / (self.own_sd.double() * math.sqrt(self.rank - 1))
+        return _scale(self.deviations, self.own_sd)
 
     @classmethod
     def empty(cls, num_weights: int, *, rank: int = DEFAULT_RANK, **options: Any) -> LowRank:
@@ -134,11 +136,47 @@ class LowRank(Posterior):
         return {"mean": [self.mean], "sd": [self.rho, self.deviations]}
 
 
-def _cholesky(scaled: Tensor) -> Tensor:
+class _HalfLogDet(torch.autograd.Function):
+    """(D, s) -> (log det M) / 2, block by block of the weights so that double precision stays in the cache.
+
+    d/dD = M^-1 A / (s sqrt(R - 1)),    d/ds = -sum_r A_r (M^-1 A)_r / s
+    """
+
+    @staticmethod
+    def forward(ctx: Any, deviations: Tensor, sd: Tensor) -> Tensor:
+        gram = torch.zeros(len(deviations), len(deviations), dtype=torch.float64, device=sd.device)
+        for block, part in zip(deviations.split(BLOCK, dim=1), sd.split(BLOCK), strict=True):
+            scaled = _scale(block, part)
+            gram.addmm_(scaled, scaled.T)
+        factor = _cholesky(gram)
+        ctx.save_for_backward(deviations, sd, factor)
+        return _half_log_det(factor).to(sd.dtype)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        deviations, sd, factor = ctx.saved_tensors
+        inverse = torch.cholesky_inverse(factor) * grad
+        to_deviations, to_sd = torch.empty_like(deviations), torch.empty_like(sd)
+        size = math.sqrt(len(deviations) - 1)
+        vectors = (t.split(BLOCK, dim=-1) for t in (deviations, sd, to_deviations, to_sd))
+        for block, part, out, out_sd in zip(*vectors, strict=True):
+            scaled = _scale(block, part)
+            pulled = torch.matmul(inverse, scaled)
+            out_sd.copy_((scaled * pulled).sum(0).div_(part).neg_())
+            out.copy_(pulled.div_(part.double() * size))
+        return to_deviations, to_sd
+
+
+def _scale(deviations: Tensor, sd: Tensor) -> Tensor:
+    """A = D / (s sqrt(R - 1)), in double precision."""
+    return deviations.double() * (sd.double() * math.sqrt(len(deviations) - 1)).reciprocal()
+
+
+def _cholesky(gram: Tensor) -> Tensor:
     """L (R, R) with L L^T = I + A A^T; NaN, which training reports with its place, where that has overflowed."""
-    matrix = scaled @ scaled.T + torch.eye(len(scaled), dtype=scaled.dtype, device=scaled.device)
     factor: Tensor
-    factor, failed = torch.linalg.cholesky_ex(matrix)
+    factor, failed = torch.linalg.cholesky_ex(gram + torch.eye(len(gram), dtype=gram.dtype, device=gram.device))
     return torch.where(failed == 0, factor, torch.nan)
 
 
