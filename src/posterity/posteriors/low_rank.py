@@ -78,7 +78,8 @@ class LowRank(Posterior):
 
     def variance(self) -> Tensor:
         """s^2 + sum_r D_r^2 / (R - 1) (N,)."""
-        return self.own_sd.square() + self.deviations.square().sum(0) / (self.rank - 1)
+        squares: Tensor = _SumOfSquares.apply(self.deviations)  # type: ignore[no-untyped-call]
+        return self.own_sd.square() + squares / (self.rank - 1)
 
     def sample(self, noise: Tensor) -> Tensor:
         """Weights (S, N) for standard normal `noise` (S, N + R)."""
@@ -134,6 +135,24 @@ class LowRank(Posterior):
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Means and spread: the deviations are trained with the standard deviations."""
         return {"mean": [self.mean], "sd": [self.rho, self.deviations]}
+
+
+class _SumOfSquares(torch.autograd.Function):
+    """D (R, N) -> sum_r D_r^2 (N,), in a third of the memory traffic of what autograd builds."""
+
+    @staticmethod
+    def forward(ctx: Any, deviations: Tensor) -> Tensor:
+        ctx.save_for_backward(deviations)
+        total = deviations[0].square()
+        for row in deviations[1:]:
+            total.addcmul_(row, row)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (deviations,) = ctx.saved_tensors
+        result: Tensor = deviations * (2 * grad)
+        return result
 
 
 class _HalfLogDet(torch.autograd.Function):
