@@ -220,11 +220,14 @@ def test_training_finds_a_correlated_posterior():
     torch.manual_seed(0)
     x = torch.ones(10, 2)
     y = x[:, :1] + torch.randn(10, 1)
-    net = pt.bayesian(
-        torch.nn.Linear(2, 1, bias=False), prior=1.0, posterior="low_rank", rank=2, rho=-1.0, seed=0,
-        likelihood=pt.GaussianNoise(1.0),
-    )  # fmt: skip
-    pt.fit(net, (x, y), epochs=150, batch_size=10, lr=0.1, samples=32)
+    net = pt.bayesian(torch.nn.Linear(2, 1, bias=False), prior=1.0, posterior="low_rank", rank=2, rho=-1.0, seed=0)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 150)
+    for _ in range(150):
+        optimizer.zero_grad()
+        pt.negative_elbo(net, pt.GaussianNoise(1.0), x, y, num_data=10, samples=32).backward()
+        optimizer.step()
+        schedule.step()
     covariance = dense(net.posterior).covariance_matrix.detach()
     exact = torch.linalg.inv(torch.eye(2) + x.T @ x)  # correlation -10 / 11
     torch.testing.assert_close(covariance.float(), exact, rtol=0.15, atol=0.0)
