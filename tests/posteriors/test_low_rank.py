@@ -7,7 +7,7 @@ from torch.distributions import kl_divergence as reference
 from torch.nn import functional as F
 
 import posterity as pt
-from posterity.core.errors import UsageError
+from posterity.core.errors import NonFiniteError, UsageError
 from posterity.objectives import kl_by_weight, kl_divergence
 from posterity.posteriors import LowRank, MeanField, rho_of
 from posterity.priors import FlatGaussian
@@ -231,3 +231,12 @@ def test_training_finds_a_correlated_posterior():
     covariance = dense(net.posterior).covariance_matrix.detach()
     exact = torch.linalg.inv(torch.eye(2) + x.T @ x)  # correlation -10 / 11
     torch.testing.assert_close(covariance.float(), exact, rtol=0.15, atol=0.0)
+
+
+@pytest.mark.parametrize("lr", [1e4, 1e25])
+def test_a_training_that_diverges_says_so(lr):
+    torch.manual_seed(0)
+    net = pt.bayesian(torch.nn.Linear(3, 1), posterior="low_rank", rank=3, rho=-1.0, seed=0)
+    data = torch.randn(20, 3), torch.randn(20, 1)
+    with pytest.raises(NonFiniteError, match="Try a lower lr"):
+        pt.fit(net, data, epochs=50, batch_size=5, lr=lr, optimizer="sgd")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.data import Standardisation, Task, read_columns
-from posterity.experiments.build import build_data, build_module, build_network
+from posterity.experiments.build import RunData, build_data, build_module, build_network
 from posterity.experiments.run import Run
 from posterity.saving import describe, rebuild
 from posterity.training import Checkpoints, FitResult, RunDirectory, Settings, fit
@@ -39,8 +39,8 @@ class TrainedRun:
     def average(self) -> TrainedRun:
         """The same run with the average of its iterates for its network."""
         if self.averaged is None:
-            end = "was trained without --average" if self.finished else "has not finished: it has no average yet"
-            raise UsageError(f"the run {end}")
+            why = "it was trained without --average, or stopped before there were snapshots enough"
+            raise UsageError("the run has no average: " + (why if self.finished else "it has not finished yet"))
         return replace(self, net=self.averaged, averaged=None)
 
 
@@ -66,15 +66,6 @@ def train_run(
             _refuse_change(Run.read(directory.config), run)
         else:
             run.write(directory.config)
-        extra = {
-            "standardisation": parts.standardisation.state(),
-            "network": describe(net),
-            "input_shape": list(parts.train.input_shape),
-            "num_outputs": net.likelihood.num_outputs(parts.train.num_outputs) if net.likelihood else 0,
-            "task": parts.train.task,
-            "num_classes": parts.train.num_classes,
-            "columns": _columns(run),
-        }
         result = fit(
             net,
             parts.train,
@@ -82,7 +73,7 @@ def train_run(
             out=directory,
             progress=progress,
             checkpoint_seconds=checkpoint_seconds,
-            extra=extra,
+            extra=_description(run, parts, net),
             **run.settings(),
         )
         write_summary(
@@ -97,6 +88,19 @@ def train_run(
             },
         )
     return result
+
+
+def _description(run: Run, parts: RunData, net: BayesianModule) -> dict[str, Any]:
+    """What `load_run` needs beside the weights."""
+    return {
+        "standardisation": parts.standardisation.state(),
+        "network": describe(net),
+        "input_shape": list(parts.train.input_shape),
+        "num_outputs": net.likelihood.num_outputs(parts.train.num_outputs) if net.likelihood else 0,
+        "task": parts.train.task,
+        "num_classes": parts.train.num_classes,
+        "columns": _columns(run),
+    }
 
 
 def _columns(run: Run) -> list[str]:

@@ -60,7 +60,7 @@ class Averaging(Callback):
 
     def on_epoch(self, training: Training, record: Record) -> None:
         """Score the average, and hand it over at the end."""
-        if self.average.count < self.average.needed or not (training.stopped or training.val):
+        if self.average.count < self.average.needed or not (training.stopped or training.val is not None):
             return
         averaged = self._network(training)
         if training.val is not None:
