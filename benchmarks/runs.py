@@ -46,8 +46,8 @@ def measure(run: Run, folder: Path, *, samples: int = 20) -> dict[str, Any]:
 
 def _networks(run: Run, out: Path) -> dict[str, TrainedRun]:
     networks = {"last": load_run(out)}
-    if run.average:
-        networks["average"] = load_run(out, averaged=True)
+    if networks["last"].averaged is not None:
+        networks["average"] = networks["last"].average()
     if run.average == "hwa":
         swa = load_run(out)
         with torch.no_grad():

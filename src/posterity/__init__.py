@@ -10,7 +10,7 @@ from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Prediction
 from posterity.objectives import Loss, kl_divergence, kl_weights, negative_elbo
-from posterity.posteriors import MeanField, Point
+from posterity.posteriors import LowRank, MeanField, Point
 from posterity.priors import Gaussian
 from posterity.saving import load, save
 from posterity.training import Callback, FitResult, RangeTest, fit, range_test
@@ -27,6 +27,7 @@ __all__ = [
     "Gaussian",
     "GaussianNoise",
     "Loss",
+    "LowRank",
     "MeanField",
     "Point",
     "PosterityError",

@@ -20,12 +20,14 @@ from torch import Tensor, nn
 
 from posterity.core.errors import UsageError, unknown_name
 from posterity.core.layout import Layout, Selection, select_parameters, slots
-from posterity.core.randomness import NoiseSource, fresh_seed
+from posterity.core.randomness import NoiseSource, fresh_seed, generator
 from posterity.likelihoods import Likelihood, Prediction
-from posterity.posteriors import MeanField, Point, Posterior, rho_of
+from posterity.posteriors import LowRank, MeanField, Point, Posterior, rho_of
+from posterity.posteriors.low_rank import DEFAULT_RANK
 from posterity.priors import Gaussian, Prior, PriorRule
 
 DEFAULT_RHO = -10.0  # source 000
+RELATIVE_DEVIATION = 0.1  # initial deviations of a low-rank posterior, times its sd: not 0, where their gradient is 0
 SAMPLES_AT_A_TIME = 2**26  # weights drawn together in prediction: 256 MiB in single precision
 FEW_ROWS = 32  # below this a grouped convolution over all samples beats one convolution a sample (measured)
 
@@ -93,7 +95,7 @@ class BayesianModule(nn.Module):
         return self.posterior.sample(self.noise(samples))
 
     def noise(self, samples: int | None = None) -> Tensor:
-        """Standard normal noise for one draw (N,), or for `samples` (S, N), from the network's own generator."""
+        """Standard normal noise for one or for `samples` draws, (S, noise_size), from the network's own generator."""
         size = self.posterior.noise_size
         shape = (size,) if samples is None else (samples, size)
         return self.noise_source.normal(shape, self.posterior.mean)
@@ -229,6 +231,7 @@ def bayesian(
     posterior: str = "mean_field",
     rho: float | None = None,
     relative_sd: float | None = None,
+    rank: int = DEFAULT_RANK,
     select: Selection = None,
     likelihood: Likelihood | None = None,
     seed: int | None = None,
@@ -238,7 +241,8 @@ def bayesian(
     The means start at the module's weights; the standard deviations at softplus(`rho`), by default source 000's
     -10, or at `relative_sd` times the prior's. `prior` is a rule such as `Gaussian("kaiming")`, or just a Gaussian's
     scale. `select` names the Bayesian weights (patterns such as "fc.*", or a predicate of name and parameter); the
-    others stay ordinary parameters. `posterior` is "mean_field" or "point".
+    others stay ordinary parameters. `posterior` is "mean_field", "point" or "low_rank", which then has
+    `rank` deviations.
     """
     if isinstance(model, BayesianModule):
         raise UsageError("the network is Bayesian already")
@@ -254,26 +258,32 @@ def bayesian(
         else:
             rule = prior
         bound = rule.bind(layout, mean)
+        seed = fresh_seed() if seed is None else seed
+        q = _posterior(posterior, mean, bound, DEFAULT_RHO if rho is None else rho, relative_sd, rank=rank, seed=seed)
         return BayesianModule(
             model,
             layout,
-            _posterior(posterior, mean, bound, DEFAULT_RHO if rho is None else rho, relative_sd),
+            q,
             bound,
             likelihood=likelihood,
             seed=seed,
         )
 
 
-def _posterior(kind: str, mean: Tensor, prior: Prior, rho: float, relative_sd: float | None) -> Posterior:
+def _posterior(
+    kind: str, mean: Tensor, prior: Prior, rho: float, relative_sd: float | None, *, rank: int, seed: int
+) -> Posterior:
     if kind == "point":
         return Point(mean)
-    if kind != "mean_field":
-        raise unknown_name("posterior", kind, ("mean_field", "point"))
-    if relative_sd is None:
-        return MeanField(mean, torch.full_like(mean, rho))
-    if relative_sd <= 0:
+    if kind not in (MeanField.kind, LowRank.kind):
+        raise unknown_name("posterior", kind, (MeanField.kind, Point.kind, LowRank.kind))
+    if relative_sd is not None and relative_sd <= 0:
         raise UsageError(f"relative_sd must be positive, not {relative_sd}")
-    return MeanField(mean, rho_of(relative_sd * prior.sd))
+    rhos = torch.full_like(mean, rho) if relative_sd is None else rho_of(relative_sd * prior.sd)
+    if kind == MeanField.kind:
+        return MeanField(mean, rhos)
+    noise = torch.randn(max(rank, 0), len(mean), generator=generator(seed, "deviations")).to(mean)
+    return LowRank(mean, rhos, RELATIVE_DEVIATION * nn.functional.softplus(rhos) * noise)
 
 
 def _tensor(output: Any) -> Tensor:

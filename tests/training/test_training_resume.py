@@ -57,6 +57,16 @@ KINDS = {
         "settings": {"optimizer": "adamw", "optimizer_options": {"betas": (0.8, 0.9)}, "kl_decay": 0.5},
         "net": {"select": "1.*", "dropout": True},
     },
+    "swa, batch norm": {
+        "settings": {"average": "swa", "average_start": 0.3, "average_every": 2},
+        "net": {"norm": True, "dropout": True, "select": "1.*"},
+    },
+    "hwa, restart": {"settings": {"average": "hwa", "average_every": 3, "average_restart": True}, "net": {}},
+    "hwa, low rank": {
+        "settings": {"average": "hwa", "average_every": 1, "covariance": "low_rank", "average_rank": 3},
+        "net": {"norm": True},
+    },
+    "low rank, swa": {"settings": {"average": "swa"}, "net": {"posterior": "low_rank", "rank": 3}},
 }
 
 
@@ -86,6 +96,9 @@ def test_resumed_after_any_step(kind, go, tmp_path, newest, records, same, check
         assert records(result.history) == records(whole.history) == records(out / "history.jsonl")
         assert result.stopped == whole.stopped
         assert result.best_epoch == whole.best_epoch
+        assert (result.averaged is None) == ("average" not in KINDS[kind]["settings"])
+        if result.averaged is not None:
+            assert same(dict(result.averaged.state_dict()), dict(whole.averaged.state_dict()))
         assert checkpoint_bytes(out) == checkpoint_bytes(tmp_path / "whole")
 
 

@@ -67,7 +67,7 @@ def test_a_step_of_ivon_by_hand(centre):
 def test_ivon_finds_the_best_mean_field_posterior(temperature, centre):
     options = {"beta2": 0.995, "rescale_lr": False}
     result = pt.fit(
-        network(mean=centre, rho=-1.0), data(), optimizer="ivon", lr=0.2, optimizer_options=options, epochs=2500,
+        network(mean=centre, rho=-1.0), data(), optimizer="ivon", lr=0.2, optimizer_options=options, epochs=1200,
         batch_size=N, samples=4, temperature=temperature,
     )  # fmt: skip
     mean, precision = exact(temperature, centre)
@@ -90,6 +90,40 @@ def test_ivon_is_like_any_other_network_afterwards(tmp_path):
     again = pt.load(tmp_path / "net.safetensors", nn.Linear(3, 1, bias=False).double())
     x = data().x
     assert torch.equal(again.predict(x, 4, seed=0).mean, result.net.predict(x, 4, seed=0).mean)
+
+
+def test_langevin_dynamics_samples_the_exact_posterior():
+    """Its samples have the exact posterior's means and covariance, correlations included."""
+    settings = {"epochs": 2500, "batch_size": N, "schedule": "constant", "average_start": 0.1, "average_every": 3}
+    for name, lr, temperature in [("sgld", 1.5e-3, 1.0), ("sgld", 3e-4, 0.2)]:
+        result = pt.fit(network("point"), data(), optimizer=name, lr=lr, temperature=temperature, **settings)
+        samples = result.averaged.posterior
+        assert samples.kind == "samples"
+        assert len(samples.weights) == 750
+        mean, precision = exact(temperature)
+        covariance = torch.linalg.inv(precision)
+        sd = covariance.diagonal().sqrt()
+        assert ((samples.mean - mean).abs() / sd).max() < 0.3
+        found = torch.cov(samples.weights.T)
+        assert ((found - covariance).abs() / torch.outer(sd, sd)).max() < 0.3
+
+
+@pytest.mark.parametrize("name", ["sgld", "psgld"])
+def test_langevin_dynamics_resumes_to_the_last_bit(name, tmp_path):
+    class Cut(pt.Callback):
+        kept = False
+
+        def on_step(self, training, loss):
+            if training.step == 11:
+                raise KeyboardInterrupt
+
+    settings = {"optimizer": name, "epochs": 5, "batch_size": 10, "average_start": 0.3, "average_every": 2}
+    whole = pt.fit(network("point"), data(), **settings)
+    with pytest.raises(KeyboardInterrupt):
+        pt.fit(network("point"), data(), out=tmp_path, checkpoint_seconds=0, callbacks=[Cut()], **settings)
+    resumed = pt.fit(network("point"), data(), out=tmp_path, resume=True, checkpoint_seconds=0, **settings)
+    assert len(whole.averaged.posterior.weights) == 7
+    assert torch.equal(whole.averaged.posterior.weights, resumed.averaged.posterior.weights)
 
 
 def test_what_samplers_cannot_do_is_said():

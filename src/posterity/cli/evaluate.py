@@ -32,11 +32,11 @@ def evaluate_command(
     evaluation = evaluate(trained, samples=samples, seed=seed, ood=ood or [])
     result = {**evaluation.as_dict(), "samples": samples, "seed": seed}
     write_summary(run / "summary.json", {"evaluation": result})
-    figures = write_evaluation_figures(run / "figures", {trained.run.model: evaluation})
+    figures = write_evaluation_figures(run / "figures", evaluation.networks(trained.run.model))
     if json:
         print_json({"run": str(run), **result})
         return
     title = f"{trained.run.model} on {trained.run.dataset}, {samples} weight samples"
-    print_metrics(title, {"test": evaluation.test, **evaluation.shifted})
+    print_metrics(title, evaluation.columns())
     for figure in figures:
         note(f"figure: {figure}")

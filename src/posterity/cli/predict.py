@@ -19,6 +19,7 @@ def predict_command(
     out: Annotated[Path, typer.Option(help=".csv or .npz to write")],
     samples: Annotated[int, typer.Option(min=1, help="weight samples")] = 32,
     target: Annotated[str | None, typer.Option(help="column of the .csv to leave out")] = None,
+    average: Annotated[bool, typer.Option("--average", help="with the average of the run's iterates")] = False,
     seed: Annotated[int, typer.Option(min=0, help="seed of the weight samples")] = 0,
     json: Annotated[bool, typer.Option("--json", help="a summary as JSON on stdout")] = False,
 ) -> None:
@@ -27,6 +28,8 @@ def predict_command(
     Example: posterity predict runs/first images.npz --out predictions.csv
     """
     trained = load_run(run)
+    if average:
+        trained = trained.average()
     x = read_inputs(inputs, target=target, columns=trained.columns)
     if x[0].numel() == prod(trained.input_shape):
         x = x.reshape(-1, *trained.input_shape)  # images as rows of a table, or without a channel

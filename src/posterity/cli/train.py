@@ -11,7 +11,7 @@ import typer
 
 from posterity.cli.output import note, print_json, print_metrics
 from posterity.core.errors import CorruptFileError, UsageError
-from posterity.experiments import Run, load_run, train_run
+from posterity.experiments import Run, load_run, train_run, write_summary
 from posterity.experiments import evaluate as evaluate_run
 from posterity.report import write_evaluation_figures, write_training_figure
 from posterity.training.fit import CHECKPOINT_SECONDS
@@ -36,12 +36,14 @@ def train_command(**options: Any) -> None:
     write_training_figure(out)
     trained = load_run(out)
     evaluation = evaluate_run(trained, seed=run.seed)
-    write_evaluation_figures(out / "figures", {run.model: evaluation})
+    drawn = {"samples": len(evaluation.prediction.samples), "seed": run.seed}
+    write_summary(out / "summary.json", {"evaluation": {**evaluation.as_dict(), **drawn}})
+    write_evaluation_figures(out / "figures", evaluation.networks(run.model))
     if as_json:
         print_json({"run": str(out), "key": run.key, "stopped": result.stopped, **evaluation.as_dict()})
         return
     note(f"finished: {result.stopped}; results in {out}")
-    print_metrics(f"{run.model} on {run.dataset}, test data", {"value": evaluation.test})
+    print_metrics(f"{run.model} on {run.dataset}, test data", evaluation.columns())
 
 
 def configure(given: dict[str, Any], *, config: Path | None, resume_from: Path | None) -> Run:
@@ -84,7 +86,7 @@ def run_options() -> list[inspect.Parameter]:
     kind = inspect.Parameter.KEYWORD_ONLY
     parameters = []
     for name, field in Run.model_fields.items():
-        types = [t for t in (field.annotation, *get_args(field.annotation)) if t in (int, float, str)]
+        types = [t for t in (field.annotation, *get_args(field.annotation)) if t in (bool, int, float, str)]
         plain = str if name in (*LISTS, *NUMBER_OR_NAME) or not types else types[0]
         default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
         shown = "" if default in (None, "") else f"; default {default}"

@@ -65,6 +65,7 @@ def build_network(run: Run, dataset: Dataset) -> BayesianModule:
             prior=Gaussian(run.prior_scale),
             posterior=run.posterior,
             rho=run.rho,
+            rank=run.rank,
             select=_select(run, model),
             likelihood=likelihood,
             seed=run.seed,

@@ -33,10 +33,25 @@ class Evaluation:
     prediction: Prediction
     targets: Tensor
     shifted_confidence: dict[str, Tensor]
+    average: Evaluation | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The numbers."""
-        return {"test": self.test, **({"ood": self.shifted} if self.shifted else {})}
+        average = {"average": self.average.as_dict()} if self.average else {}
+        return {"test": self.test, **({"ood": self.shifted} if self.shifted else {}), **average}
+
+    def columns(self) -> dict[str, dict[str, float]]:
+        """The same as columns of a table: the test data, data from elsewhere; the average's beside the last's."""
+        if self.average is None:
+            return {"test": self.test, **self.shifted}
+        found: dict[str, dict[str, float]] = {}
+        for name, evaluation in {"last": self, "average": self.average}.items():
+            found |= {name: evaluation.test, **{f"{name}, {k}": v for k, v in evaluation.shifted.items()}}
+        return found
+
+    def networks(self, name: str) -> dict[str, Evaluation]:
+        """Itself as `name`, and its average beside it."""
+        return {name: self, **({f"{name}, average": self.average} if self.average else {})}
 
 
 def predict_inputs(trained: TrainedRun, x: Tensor, *, samples: int, seed: int) -> Prediction:
@@ -71,7 +86,10 @@ def evaluate(
     ood: Sequence[str] = (),
     test: Dataset | None = None,
 ) -> Evaluation:
-    """Metrics on the run's test data (or `test`, raw), and uncertainty on each data set of `ood`."""
+    """Metrics on the run's test data (or `test`, raw), and uncertainty on each data set of `ood`.
+
+    Where the run has an average of its iterates, that is evaluated in the same way.
+    """
     run = trained.run
     if test is None:
         test = data.load_test(run.dataset, split=run.split, seed=run.seed, target=run.target, task=run.task)
@@ -85,7 +103,10 @@ def evaluate(
         shifted[name] = _detect(prediction, elsewhere)
         assert elsewhere.confidence is not None
         confidences[name] = elsewhere.confidence
-    return Evaluation(score(prediction, test), shifted, prediction, test.y, confidences)
+    average = None
+    if trained.averaged is not None:
+        average = evaluate(trained.average(), samples=samples, seed=seed, ood=ood, test=test)
+    return Evaluation(score(prediction, test), shifted, prediction, test.y, confidences, average)
 
 
 def _shifted_inputs(trained: TrainedRun, name: str, test: Dataset, seed: int) -> Tensor:

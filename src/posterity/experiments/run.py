@@ -12,9 +12,11 @@ from typing import Any, Literal
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from posterity.averaging import COVARIANCES
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.models import MODELS
 from posterity.optim import OPTIMIZERS, SCHEDULES
+from posterity.posteriors.low_rank import DEFAULT_RANK
 from posterity.training import Settings
 
 if sys.version_info >= (3, 11):
@@ -26,6 +28,7 @@ else:
 TRAINING = (
     "epochs", "batch_size", "optimizer", "lr", "schedule", "temperature", "kl_decay", "samples",
     "clip", "patience", "val_samples", "seed", "optimizer_sd", "lr_sd", "lr_ratio", "schedule_sd", "alternate",
+    "average", "average_start", "average_every", "average_restart", "covariance", "average_rank",
 )  # fmt: skip
 _DEFAULT = Settings()
 
@@ -43,7 +46,8 @@ class Run(BaseModel):
     )
     model: str = Field("lenet5", description=f"the network: {', '.join(MODELS)}")
     hidden: tuple[int, ...] | None = Field(None, description="widths of an mlp's hidden layers, such as 400,400")
-    posterior: str = Field("mean_field", description="mean_field (Bayesian) or point (frequentist)")
+    posterior: str = Field("mean_field", description="mean_field or low_rank (Bayesian), or point (frequentist)")
+    rank: int = Field(DEFAULT_RANK, ge=2, description="deviations of a low_rank posterior")
     prior_scale: float | str = Field("kaiming", description="prior's sd: a number, kaiming, xavier or glorot")
     rho: float = Field(-5.0, allow_inf_nan=False, description="initial rho of every weight: sd = softplus(rho)")
     deterministic: tuple[str, ...] = Field(
@@ -61,6 +65,16 @@ class Run(BaseModel):
     lr_ratio: float | None = Field(None, gt=0, description="the same as a multiple of lr")
     schedule_sd: str | None = Field(None, description="schedule of the standard deviations' rate")
     alternate: int | None = Field(None, ge=1, description="epochs of means, then of standard deviations, in turn")
+    average: str | None = Field(
+        None, description="average the iterates: swa (means), hwa (means and spread), or samples (keep them all)"
+    )
+    average_start: float = Field(
+        _DEFAULT.average_start, ge=0, lt=1, description="share of the training before the first snapshot"
+    )
+    average_every: int | None = Field(None, ge=1, description="steps between snapshots; an epoch's by default")
+    average_restart: bool = Field(False, description="go on from the average after each snapshot")
+    covariance: str = Field(_DEFAULT.covariance, description=f"of hwa's average: {', '.join(COVARIANCES)}")
+    average_rank: int = Field(_DEFAULT.average_rank, ge=2, description="last snapshots in hwa's low_rank covariance")
     temperature: float = Field(_DEFAULT.temperature, ge=0, description="factor on the KL")
     kl_decay: float = Field(_DEFAULT.kl_decay, ge=0, description="lam, the KL's share by batch")
     samples: int = Field(_DEFAULT.samples, ge=1, description="weight samples in a step")

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor, nn
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.data import Standardisation, Task, read_columns
-from posterity.experiments.build import build_data, build_module, build_network
+from posterity.experiments.build import RunData, build_data, build_module, build_network
 from posterity.experiments.run import Run
 from posterity.saving import describe, rebuild
 from posterity.training import Checkpoints, FitResult, RunDirectory, Settings, fit
+from posterity.training.averaging import Averaging
 from posterity.training.fit import CHECKPOINT_SECONDS
 
 
@@ -31,6 +34,14 @@ class TrainedRun:
     num_classes: int
     finished: bool
     columns: tuple[str, ...] = ()
+    averaged: BayesianModule | None = None
+
+    def average(self) -> TrainedRun:
+        """The same run with the average of its iterates for its network."""
+        if self.averaged is None:
+            why = "it was trained without --average, or stopped before there were snapshots enough"
+            raise UsageError("the run has no average: " + (why if self.finished else "it has not finished yet"))
+        return replace(self, net=self.averaged, averaged=None)
 
 
 def train_run(
@@ -48,20 +59,13 @@ def train_run(
         raise UsageError("patience needs validation data: give a val_fraction above 0")
     parts = build_data(run)
     net = build_network(run, parts.train)
+    if settings.averaging:
+        Averaging(net, settings, len(parts.train))  # refuses what cannot be averaged before a directory is made
     with RunDirectory(out, resume=resume, overwrite=overwrite) as directory:
         if resume and directory.config.exists():
             _refuse_change(Run.read(directory.config), run)
         else:
             run.write(directory.config)
-        extra = {
-            "standardisation": parts.standardisation.state(),
-            "network": describe(net),
-            "input_shape": list(parts.train.input_shape),
-            "num_outputs": net.likelihood.num_outputs(parts.train.num_outputs) if net.likelihood else 0,
-            "task": parts.train.task,
-            "num_classes": parts.train.num_classes,
-            "columns": _columns(run),
-        }
         result = fit(
             net,
             parts.train,
@@ -69,7 +73,7 @@ def train_run(
             out=directory,
             progress=progress,
             checkpoint_seconds=checkpoint_seconds,
-            extra=extra,
+            extra=_description(run, parts, net),
             **run.settings(),
         )
         write_summary(
@@ -84,6 +88,19 @@ def train_run(
             },
         )
     return result
+
+
+def _description(run: Run, parts: RunData, net: BayesianModule) -> dict[str, Any]:
+    """What `load_run` needs beside the weights."""
+    return {
+        "standardisation": parts.standardisation.state(),
+        "network": describe(net),
+        "input_shape": list(parts.train.input_shape),
+        "num_outputs": net.likelihood.num_outputs(parts.train.num_outputs) if net.likelihood else 0,
+        "task": parts.train.task,
+        "num_classes": parts.train.num_classes,
+        "columns": _columns(run),
+    }
 
 
 def _columns(run: Run) -> list[str]:
@@ -102,9 +119,9 @@ def load_run(path: str | Path) -> TrainedRun:
     try:
         extra = state["extra"]
         shape = tuple(extra["input_shape"])
-        net = rebuild(extra["network"], build_module(run, shape, extra["num_outputs"]))
-        net.load_state_dict(state["net"])
-        net.eval()
+        model = build_module(run, shape, extra["num_outputs"])
+        net = _network(extra["network"], state["net"], model)
+        averaged = state["averaged"] and _network(**state["averaged"], model=model)
         return TrainedRun(
             run,
             net,
@@ -114,9 +131,17 @@ def load_run(path: str | Path) -> TrainedRun:
             extra["num_classes"],
             bool(state["stopped"]),
             tuple(extra["columns"]),
+            averaged,
         )
     except (KeyError, RuntimeError) as error:
         raise CorruptFileError(f"the checkpoint in {path} does not describe a network: {error}") from error
+
+
+def _network(network: dict[str, Any], net: Mapping[str, Tensor], model: nn.Module) -> BayesianModule:
+    """The network of this description and these tensors, around a copy of `model`."""
+    built = rebuild(network, model)
+    built.load_state_dict(net)
+    return built.eval()
 
 
 def write_summary(path: Path, values: Mapping[str, Any]) -> None:

@@ -2,6 +2,10 @@
 
     Gaussian q and prior, z = (mean - prior_mean) / prior_sd, r = sd / prior_sd:
         kl = sum_i [ (r_i^2 + z_i^2 - 1) / 2 - log r_i ]
+    Gaussian q of low rank, sd_i^2 its variances, s_i without its deviations' part, M = I + A A^T (posteriors.low_rank):
+        kl = sum_i [ (r_i^2 + z_i^2 - 1) / 2 - log(s_i / prior_sd_i) ] - (log det M) / 2
+    where a weight's share of the last term makes its share of the KL that of its marginal, plus its share, which is not
+    negative, of what the weights tell of each other (their total correlation).
     Point q: -log prior(mean), the KL up to a constant that no parameter changes; a bag of points: the mean of it.
 
 Limits: q = prior gives 0; sd -> 0 gives +inf logarithmically.
@@ -11,16 +15,18 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from posterity.posteriors import MeanField, Point, Posterior, Samples
+from posterity.posteriors import LowRank, MeanField, Point, Posterior, Samples
 from posterity.priors import FlatGaussian, Prior
 
 
 def kl_by_weight(posterior: Posterior, prior: Prior) -> Tensor:
-    """Each weight's share (N,) of the KL."""
+    """Each weight's share (N,) of the KL; the gradient of a low-rank posterior's is in `kl_divergence` alone."""
     if isinstance(posterior, Point):
         return -prior.log_density_by_weight(posterior.mean)
     if isinstance(posterior, Samples):
         return -prior.log_density_by_weight(posterior.weights).mean(0)
+    if isinstance(posterior, LowRank) and isinstance(prior, FlatGaussian):
+        return _without_correlation(posterior, prior) - posterior.half_log_det_by_weight()
     if not (isinstance(posterior, MeanField) and isinstance(prior, FlatGaussian)):
         raise TypeError(f"no closed-form KL from {type(posterior).__name__} to {type(prior).__name__}")
     shift = (posterior.mean - prior.mean) / prior.sd
@@ -30,4 +36,12 @@ def kl_by_weight(posterior: Posterior, prior: Prior) -> Tensor:
 
 def kl_divergence(posterior: Posterior, prior: Prior) -> Tensor:
     """KL(posterior || prior)."""
+    if isinstance(posterior, LowRank) and isinstance(prior, FlatGaussian):
+        return _without_correlation(posterior, prior).sum() - posterior.half_log_det()
     return kl_by_weight(posterior, prior).sum()
+
+
+def _without_correlation(posterior: LowRank, prior: FlatGaussian) -> Tensor:
+    """The part (N,) of a low-rank posterior's KL that is a sum over the weights."""
+    square = (posterior.mean - prior.mean).square() + posterior.variance()
+    return 0.5 * (square * prior.precision - 1) - (posterior.own_sd / prior.sd).log()

@@ -110,4 +110,4 @@ def negative_elbo(
 
 def _fingerprint(net: BayesianModule) -> list[Tensor]:
     # A few values of each parameter: fused optimisers do not raise autograd's version counter.
-    return [p.detach()[:: max(1, p.numel() // 8)].clone() for p in net.posterior.parameters()]
+    return [p.detach().flatten()[:: max(1, p.numel() // 8)].clone() for p in net.posterior.parameters()]

@@ -22,6 +22,9 @@ class Callback:
     def on_step(self, training: Training, loss: Loss) -> None:
         """After the gradient is known and before the optimiser's step."""
 
+    def on_step_end(self, training: Training) -> None:
+        """After the optimiser's step."""
+
     def on_epoch(self, training: Training, record: Record) -> None:
         """After an epoch, with its record, which is then written to the history."""
 

@@ -17,6 +17,7 @@ from posterity.core.errors import DataError, UsageError
 from posterity.core.randomness import derive
 from posterity.data import Dataset
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
+from posterity.training.averaging import Averaging
 from posterity.training.callbacks import Callback
 from posterity.training.directory import RunDirectory
 from posterity.training.groups import build_groups
@@ -32,13 +33,17 @@ Data = Dataset | tuple[Any, Any]
 
 @dataclass(frozen=True)
 class FitResult:
-    """The trained network and how it got there; `stopped` says why the training ended."""
+    """The trained network and how it got there; `stopped` says why the training ended.
+
+    `averaged` is the average of its iterates, if one was asked for and there were snapshots enough for it.
+    """
 
     net: BayesianModule
     history: History
     stopped: str
     best_epoch: int | None
     seconds: float
+    averaged: BayesianModule | None = None
 
 
 def fit(
@@ -73,6 +78,7 @@ def fit(
         if part is not None:
             check_fit(net, net.likelihood, part)
     build_groups(net, options, num_data=len(train), batch_size=options.batch_size)  # refuses wrong options
+    averaging = [Averaging(net, options, len(train))] if options.averaging else []  # refuses what cannot be averaged
     shown = [ProgressDisplay()] if progress else []
     with ExitStack() as stack:
         directory = None
@@ -84,10 +90,12 @@ def fit(
         stack.enter_context(torch.random.fork_rng(devices=[]))
         torch.manual_seed(derive(options.seed, "modules"))
         history = History(directory.history if directory else None)
-        training = Training(net, net.likelihood, train, val, options, history=history, callbacks=[*callbacks, *shown])
+        # The average looks last, when it is known whether the training has ended.
+        hooks = [*callbacks, *averaging, *shown]
+        training = Training(net, net.likelihood, train, val, options, history=history, callbacks=hooks)
         _run(training, directory, watch, checkpoint_seconds, dict(extra or {}))
     best = training.best.get("epoch") if options.patience else None
-    return FitResult(net, history, training.stopped, best, training.seconds)
+    return FitResult(net, history, training.stopped, best, training.seconds, training.averaged)
 
 
 def _run(

@@ -25,12 +25,12 @@ from posterity.core.randomness import derive
 from posterity.optim import OPTIMIZERS, Schedule, build_optimizer, build_schedule
 from posterity.posteriors import Point
 from posterity.training.ivon import PosteriorIVON
-from posterity.training.settings import Settings
+from posterity.training.settings import LANGEVIN, Settings
 
 SD = "sd"
 # IVON moves means and standard deviations as one; Langevin dynamics moves a point and is the posterior's sampler.
 # Their default rates are those at which the drift alone is plain SGD (or RMSprop) with this rate on the mean loss.
-LANGEVIN = {"sgld": 0.05, "psgld": 1e-3}
+DRIFT = {"sgld": 0.05, "psgld": 1e-3}
 SAMPLERS = ("ivon", *LANGEVIN)
 
 
@@ -140,7 +140,7 @@ def _langevin(net: BayesianModule, settings: Settings, num_data: int) -> torch.o
     if not settings.temperature > 0:
         raise UsageError(f"'{settings.optimizer}' needs a temperature above 0; at 0 there is nothing to sample")
     effective = num_data / settings.temperature
-    lr = 2 * LANGEVIN[settings.optimizer] / effective if settings.lr is None else settings.lr
+    lr = 2 * DRIFT[settings.optimizer] / effective if settings.lr is None else settings.lr
     options = {"num_data": effective, "seed": derive(settings.seed, "langevin"), **settings.optimizer_options}
     return build_optimizer(settings.optimizer, [{"params": [net.posterior.mean]}], lr=lr, **options)
 

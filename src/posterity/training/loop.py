@@ -24,6 +24,7 @@ from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batches, Dataset
 from posterity.likelihoods import Likelihood
 from posterity.objectives import Loss, kl_by_weight, kl_weights, negative_elbo
+from posterity.training.averaging import averaged_state, restored_average
 from posterity.training.callbacks import Callback
 from posterity.training.diagnostics import group_diagnostics, health_warnings, signal_to_noise
 from posterity.training.groups import active, build_groups
@@ -61,6 +62,7 @@ class Training:
         self.sums = {"rows": 0.0, "nll": 0.0, "score": 0.0}
         self.gradient_norms: dict[str, float] = {}
         self.best: dict[str, Any] = {}
+        self.averaged: BayesianModule | None = None  # once the training has ended (training.averaging)
         self.stopped = ""  # the reason, once there is nothing left to do
         net.noise_source = NoiseSource(derive(settings.seed, "training"))
         self._seconds_before = 0.0
@@ -110,6 +112,8 @@ class Training:
             if active(group.name, self.epoch, self.settings):
                 group.step(self.step / self.total_steps)
         self.step += 1
+        for callback in self.callbacks:
+            callback.on_step_end(self)
         return loss
 
     def end_epoch(self) -> Record:
@@ -149,6 +153,7 @@ class Training:
             "best": self.best,
             "stopped": self.stopped,
             "callbacks": [callback.state() for callback in self._kept_callbacks()],
+            "averaged": averaged_state(self.averaged),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -173,6 +178,7 @@ class Training:
         self.history.restore(state["history"])
         for callback, kept in zip(self._kept_callbacks(), state["callbacks"], strict=True):
             callback.restore(kept)
+        self.averaged = restored_average(self.net, state["averaged"])
         self._seconds_before = self.history[-1]["seconds"] if self.history else 0.0
         self._began = time.monotonic()
 
@@ -193,10 +199,8 @@ class Training:
         for parameter in self.net.posterior.parameters():
             bad = (~parameter.detach().isfinite()).nonzero()
             if len(bad):
-                raise NonFiniteError(
-                    f"step {self.step}: it made weights of {self.net.layout.layer_at(int(bad[0]))} NaN or infinite. "
-                    + ADVICE
-                )
+                place = self.net.layout.layer_at(int(bad[0, -1]))
+                raise NonFiniteError(f"step {self.step}: it made weights of {place} NaN or infinite. {ADVICE}")
 
     def _check_and_clip(self, loss: Loss) -> None:
         self.gradient_norms = {group.name: get_total_norm(group.gradients()).item() for group in self.groups}
@@ -268,7 +272,7 @@ def non_finite(net: BayesianModule, loss: Loss, step: int) -> NonFiniteError:
                 place = f"the gradient of {name} is not finite"
         for parameter in net.posterior.parameters():
             if parameter.grad is not None and not parameter.grad.isfinite().all():
-                first = int((~parameter.grad.isfinite()).nonzero()[0])
+                first = int((~parameter.grad.isfinite()).nonzero()[0, -1])
                 place = f"the gradient of {net.layout.layer_at(first)} is not finite"
                 break
     worst = int(net.posterior.mean.detach().abs().nan_to_num(math.inf).argmax())

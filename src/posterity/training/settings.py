@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from posterity.averaging import AVERAGES, HWA
+from posterity.averaging.hwa import DEFAULT_RANK as DEFAULT_AVERAGE_RANK
 from posterity.core.errors import UsageError, unknown_name
 from posterity.objectives import kl_weights
 from posterity.optim import OPTIMIZERS, build_schedule
+
+LANGEVIN = ("sgld", "psgld")
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,14 @@ class Settings:
     The standard deviations are trained like the means unless one of these is given (training.groups):
     optimizer_sd, lr_sd (or lr_ratio, times the means' rate), schedule_sd, and their options
     alternate     epochs for which the means are trained, then the standard deviations, and so on
+
+    average            "swa" or "hwa": average the iterates along the training (averaging); "samples": keep them all,
+                       which Langevin dynamics (sgld, psgld) does by default
+    average_start      share of the training after which snapshots are taken
+    average_every      steps between snapshots (those whose number it divides); None takes one an epoch
+    average_restart    go on from the average after each snapshot, not from the iterate (source 003's algorithm 2)
+    covariance         that of hwa's average: total, snapshot, posterior or low_rank
+    average_rank       the last snapshots that low_rank keeps
     """
 
     epochs: int = 20
@@ -51,12 +63,18 @@ class Settings:
     schedule_sd: str | None = None
     schedule_sd_options: Mapping[str, Any] = field(default_factory=dict)
     alternate: int | None = None
+    average: str | None = None
+    average_start: float = 0.5
+    average_every: int | None = None
+    average_restart: bool = False
+    covariance: str = "total"
+    average_rank: int = DEFAULT_AVERAGE_RANK
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "samples", "val_samples"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("clip", "patience", "lr", "lr_sd", "lr_ratio", "alternate"):
+        for name in ("clip", "patience", "lr", "lr_sd", "lr_ratio", "alternate", "average_every"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, or None, not {getattr(self, name)}")
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
@@ -71,6 +89,18 @@ class Settings:
         if self.schedule_sd is not None:
             build_schedule(self.schedule_sd, **self.schedule_sd_options)
         kl_weights(1, self.kl_decay)
+        if self.average is not None and self.average not in AVERAGES:
+            raise unknown_name("average", self.average, AVERAGES)
+        if not 0 <= self.average_start < 1:
+            raise UsageError(
+                f"average_start is a share of the training, at least 0 and below 1, not {self.average_start}"
+            )
+        HWA(covariance=self.covariance, rank=self.average_rank)
+
+    @property
+    def averaging(self) -> str | None:
+        """What is made of the iterates beside the last: Langevin dynamics is run for its samples."""
+        return self.average or ("samples" if self.optimizer in LANGEVIN else None)
 
     @classmethod
     def of(cls, **settings: Any) -> Settings:
