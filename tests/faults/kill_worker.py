@@ -20,7 +20,10 @@ import torch
 from posterity.experiments import Run, train, train_run
 from posterity.training import checkpoint, history
 
-RUN = Run(dataset="digits", model="mlp", hidden=(16,), epochs=4, batch_size=200, patience=50)
+RUN = Run(
+    dataset="digits", model="mlp", hidden=(16,), epochs=4, batch_size=200, patience=50,
+    average="hwa", average_every=3, average_start=0.2, covariance="low_rank", average_rank=4,
+)  # fmt: skip
 FAILED = 77
 
 
