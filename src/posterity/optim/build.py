@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any
 
@@ -19,12 +19,16 @@ from posterity.optim.yellowfin import YellowFin
 
 @dataclass(frozen=True)
 class Recipe:
-    """An optimiser's class, its default rate, the settings that differ from the class's own, those it must be given."""
+    """An optimiser's class, its default rate, the settings that differ from the class's own, those it must be given.
+
+    A `joint` one tunes itself from the gradients of all groups together.
+    """
 
     make: Callable[..., torch.optim.Optimizer]
     lr: float
     settings: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
+    joint: bool = False
 
 
 def _own(make: Callable[..., torch.optim.Optimizer], *needs: str, **settings: Any) -> Recipe:
@@ -42,7 +46,7 @@ OPTIMIZERS: dict[str, Recipe] = {
     "radam": Recipe(torch.optim.RAdam, 1e-3),
     "adabound": _own(AdaBound),
     "amsbound": _own(AdaBound, amsbound=True),
-    "yellowfin": _own(YellowFin),
+    "yellowfin": replace(_own(YellowFin), joint=True),
     "adabayes": _own(AdaBayes, "batch_size"),
     "adabayes-fp": _own(AdaBayesFP),
     "ivon": _own(IVON, "ess"),
