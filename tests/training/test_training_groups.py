@@ -69,6 +69,35 @@ def test_deterministic_weights_follow_the_means():
     assert {g.name: g.base_lr for g in groups} == {"mean": 0.02, "sd": 0.5, "deterministic": 0.02}
 
 
+def test_groups_share_one_yellowfin():
+    """Alone, the standard deviations' tiny gradients would be taken for a tiny curvature."""
+    groups = build_groups(network(), Settings(optimizer="yellowfin", lr_ratio=0.5), num_data=40, batch_size=10)
+    assert len({id(g.optimizer) for g in groups}) == 1
+    assert [(g.name, g.base_lr, g.lr) for g in groups] == [("mean", 1.0, 1.0), ("sd", 0.5, 0.5)]
+    assert [g.parameters[0].shape for g in groups] == [(25,), (25,)]
+    apart = Settings(optimizer="yellowfin", optimizer_sd_options={"beta": 0.9})
+    assert len({id(g.optimizer) for g in build_groups(network(), apart, num_data=40, batch_size=10)}) == 2
+
+
+def test_yellowfin_measures_all_groups_and_moves_the_active_ones():
+    moves, norms, tuned = Moves(), [], []
+
+    class Watch(Callback):
+        def on_step(self, training, loss):
+            tuned.append(training.groups[0].optimizer.shared)
+            norms.append(math.hypot(*training.gradient_norms.values()))
+
+    settings = {"optimizer": "yellowfin", "alternate": 1, "schedule": "constant"}
+    history = pt.fit(network(), data(), epochs=4, batch_size=40, callbacks=[moves, Watch()], **settings).history
+    assert moves.seen == [(True, False), (False, True)] * 2
+    assert [math.sqrt(square) for square in tuned[-1]["window"]] == pytest.approx(norms[:-1], rel=1e-5)
+    recorded = history[-1]["groups"]["mean"]["yellowfin"]
+    assert set(recorded) == {"h_min", "h_max", "C", "D", "mu", "lr"}
+    assert recorded["h_max"] > recorded["h_min"] > 0
+    assert "yellowfin" not in history[-1]["groups"]["sd"]  # it is the same tuner
+    assert history[-1]["groups"]["mean"]["effective_rate"] == pytest.approx([recorded["lr"] * 4 / 200] * 3, rel=1e-4)
+
+
 def test_alternating():
     moves = Moves()
     pt.fit(network(), data(), epochs=6, batch_size=20, alternate=2, schedule="constant", callbacks=[moves])
@@ -152,6 +181,14 @@ def test_every_optimiser_trains_through_fit(name):
     settings = {"epochs": 30, "batch_size": 10, "temperature": 0.01, "lr": lr}
     history = pt.fit(network(), data(), optimizer=name, **settings).history
     assert history[-1]["nll"] < history[0]["nll"] - 0.05
+
+
+@pytest.mark.parametrize("name", [n for n in OPTIMIZERS if n not in SAMPLERS])
+def test_every_optimiser_has_its_effective_rates_recorded(name):
+    groups = pt.fit(network(), data(), optimizer=name, epochs=1, schedule="constant").history[-1]["groups"]
+    for group in groups.values():
+        low, middle, high = group["effective_rate"]
+        assert 0 < low <= middle <= high
 
 
 @pytest.mark.parametrize("name", SAMPLERS)

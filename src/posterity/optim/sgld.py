@@ -87,6 +87,11 @@ class SGLD(BlockOptimizer):
 
         return move_preconditioned if group["preconditioned"] else move
 
+    def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
+        """Of the gradient of the mean loss."""
+        drift = torch.tensor(0.5 * float(group["lr"]) * group["num_data"])
+        return drift / (state["v"].sqrt() + EPS) if group["preconditioned"] else drift
+
 
 class StepNoise:
     """Noise with mean 0 and variance 1, from 16 random bits an element."""

@@ -7,9 +7,9 @@
 minimise mu D^2 + lr^2 C   over   lr = (1 - sqrt(mu))^2 / h_min,   sqrt(mu) >= (k - 1)/(k + 1),   k = sqrt(h_max/h_min)
 
     x = sqrt(mu) solves  p x = (1 - x)^3,   p = D^2 h_min^2 / (2 C),  or is the bound where that is greater
-    lr = (1 - sqrt(<mu>))^2 / h_min
+    rate = min(<lr>, (1 - sqrt(<mu>))^2 / h_min)
     u = <mu> u + clip g,                           clip = min(1, sqrt(h_max)/||g||), h_max of the step before
-    w <- w - factor lr ramp u,                     ramp = min(1, t / 200)
+    w <- w - factor rate ramp u,                   ramp = min(1, t / 200)
 
 <.> is an exponential average with beta = 0.999, corrected for its start at zero. Since sum <g^2> = <||g||^2>, the
 variance needs one vector only. A gradient with ||g||^2 > 100 h_max is measured as if it had just that norm: one
@@ -19,8 +19,9 @@ The tuning is one for all groups: ||g||^2 stands for curvature only where g is t
 deviations of a Bayesian network have tiny gradients at first; by themselves they would be given an enormous rate.) A
 group's `lr` is its factor on the tuned rate; a `still` group is measured and not moved.
 
-We average mu and not lr, which [2] did, and take lr on its line: in the first steps mu is 0 and lr 1/h_min, and an
-average of its own would keep lr far too great for the momentum for a thousand steps.
+Averages of mu and lr are not a pair: in the first steps mu is 0 and lr 1/h_min, which <lr> would remember for a
+thousand steps, when <mu> has long grown. Hence the lesser of <lr> and of what goes with <mu>; <lr>, in turn, keeps the
+rate from running away where ||g|| falls to 0.
 
 Limits: C -> 0 gives x = 0, hence mu at its bound; C -> inf gives x = 1, hence lr -> 0.
 
@@ -106,6 +107,10 @@ class YellowFin(BlockOptimizer):
         """h_min, h_max, C, D, mu and lr (before factor and ramp) of the last step; zeros before the first."""
         return self._tuning.smoothed(self.defaults["beta"])
 
+    def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
+        """One for all."""
+        return torch.tensor(self._rate(group))
+
     def _rate(self, group: Group) -> float:
         return float(group["lr"]) * self.measurements()["lr"] * min(1.0, self._tuning.t / RAMP)
 
@@ -131,6 +136,7 @@ class Tuning:
     variance: float = 0.0  # C itself
     distance: float = 0.0
     mu: float = 0.0
+    lr: float = 0.0
 
     def after(self, square: float, mean_square: float, beta: float) -> Tuning:
         """With one more gradient of squared norm `square`; `mean_square` is that of the uncorrected average."""
@@ -154,8 +160,8 @@ class Tuning:
             distance=average(self.distance, norm / squares),
         )
         now = measured.smoothed(beta)
-        mu, _ = single_step(now["h_min"], now["h_max"], now["C"], now["D"])
-        return replace(measured, mu=average(self.mu, mu))
+        mu, lr = single_step(now["h_min"], now["h_max"], now["C"], now["D"])
+        return replace(measured, mu=average(self.mu, mu), lr=average(self.lr, lr))
 
     def smoothed(self, beta: float) -> dict[str, float]:
         """The corrected averages under their names in the equations."""
@@ -169,7 +175,7 @@ class Tuning:
             "C": self.variance,
             "D": self.distance / correction,
             "mu": mu,
-            "lr": rate_of(math.sqrt(mu), h_min),
+            "lr": min(self.lr / correction, rate_of(math.sqrt(mu), h_min)),
         }
 
 
