@@ -122,3 +122,22 @@ def test_by_name():
 def test_wrong_options(name, options):
     with pytest.raises(UsageError):
         build_schedule(name, **options)
+
+
+def test_by_epoch_is_the_factor_at_the_epochs_beginning():
+    epochs, steps = 7, 9
+    schedule = build_schedule("cosine", by="epoch", epochs=epochs, floor=0.1)
+    smooth = build_schedule("cosine", floor=0.1)
+    for step in range(epochs * steps):
+        assert schedule.factor(step / (epochs * steps)) == smooth.factor(step // steps / epochs)
+    with pytest.raises(UsageError, match="number of epochs"):
+        build_schedule("cosine", by="epoch")
+
+
+def test_by_epoch_keeps_the_state_of_a_plateau():
+    schedule = build_schedule("plateau", by="epoch", epochs=3, patience=1, warmup=0.2)
+    for _ in range(2):
+        schedule.observe({"nll": 1.0})
+    other = build_schedule("plateau", by="epoch", epochs=3, patience=1, warmup=0.2)
+    other.restore(schedule.state())
+    assert other.factor(0.9) == schedule.factor(0.9) == 0.5

@@ -98,6 +98,34 @@ def test_yellowfin_measures_all_groups_and_moves_the_active_ones():
     assert history[-1]["groups"]["mean"]["effective_rate"] == pytest.approx([recorded["lr"] * 4 / 200] * 3, rel=1e-4)
 
 
+def test_options_of_the_standard_deviations_are_added_to_the_means_where_all_else_is_the_same():
+    common = {"optimizer_options": {"eps": 0.1, "weight_decay": 0.5}, "optimizer_sd_options": {"weight_decay": 0.0}}
+    schedules = {"schedule_options": {"patience": 7, "drop": 0.2}, "schedule_sd_options": {"patience": 2}}
+    settings = Settings(schedule="plateau", **schedules, **common)
+    mean, sd = build_groups(network(), settings, num_data=40, batch_size=10)
+    assert [(g.settings["eps"], g.settings["weight_decay"]) for g in (mean, sd)] == [(0.1, 0.5), (0.1, 0.0)]
+    assert [(g.schedule.metric, g.schedule.patience, g.schedule.drop) for g in (mean, sd)] == [
+        ("nll", 7, 0.2),
+        ("kl", 2, 0.2),
+    ]
+    other = Settings(optimizer_sd="sgd", schedule_sd="cosine", optimizer_options={"eps": 0.1})
+    _, sd = build_groups(network(), other, num_data=40, batch_size=10)
+    assert "eps" not in sd.settings
+
+
+def test_a_schedule_by_epoch_changes_between_epochs():
+    rates = []
+
+    class Watch(Callback):
+        def on_step(self, training, loss):
+            rates.append(training.groups[0].settings["lr"])
+
+    by_epoch = {"schedule_options": {"by": "epoch"}, "lr": 1.0, "lr_sd": 1e-9}
+    pt.fit(network(), data(), epochs=3, batch_size=10, optimizer="adam", callbacks=[Watch()], **by_epoch)
+    expected = [0.5 * (1 + math.cos(math.pi * epoch / 3)) for epoch in range(3) for _ in range(4)]
+    assert rates[1:] == pytest.approx(expected[:-1])  # what is seen is the rate of the step before
+
+
 def test_alternating():
     moves = Moves()
     pt.fit(network(), data(), epochs=6, batch_size=20, alternate=2, schedule="constant", callbacks=[moves])
@@ -128,6 +156,19 @@ def test_plateau_takes_nll_for_means_and_kl_for_standard_deviations():
         ({"schedule_sd": "cosin"}, "Did you mean 'cosine'"),
         ({"lr_ratio": -1.0}, "lr_ratio must be positive"),
         ({"alternate": 0}, "alternate must be positive"),
+        ({"schedule": "plateau", "schedule_options": {"patence": 3}}, "'patence'.*Did you mean 'patience'"),
+        ({"schedule": "plateau", "schedule_options": {"patience": "long"}}, "a number such as 3, not 'long'"),
+        ({"schedule": "plateau", "schedule_options": {"drop": -1.0}}, r"drop must lie in \[0, 1\], not -1"),
+        ({"schedule": "plateau", "schedule_options": {"patience": 0}}, "patience of at least 1"),
+        ({"schedule": "step", "schedule_options": {"milestones": 0.5}}, "numbers such as 0.5:0.75, not 0.5"),
+        ({"schedule": "step", "schedule_options": {"milestones": (5.0,)}}, "milestone 1 must lie"),
+        ({"schedule_options": {"by": "epocs"}}, "Did you mean 'epoch'"),
+        ({"schedule_sd_options": {"flor": 0.1}}, "Did you mean 'floor'"),
+        ({"optimizer_options": {"momentun": 0.1}, "optimizer": "sgd"}, "Did you mean 'momentum'"),
+        ({"optimizer_options": {"momentum": "x"}, "optimizer": "sgd"}, "momentum of optimizer 'sgd' takes a number"),
+        ({"optimizer_options": {"momentum": -1.0}, "optimizer": "sgd"}, "-1"),
+        ({"optimizer_options": {"lr": 0.1}}, "unknown option of optimizer 'adam' 'lr'"),
+        ({"optimizer_sd": "adabayes", "optimizer_sd_options": {"lr_sgd": 0.0}}, "lr_sgd must be positive"),
     ],
 )
 def test_errors(settings, message):
@@ -218,6 +259,8 @@ RESUMED = [
     {"optimizer_sd": "sgd", "schedule_sd": "cyclic", "lr_ratio": 0.1},
     {"schedule": "plateau", "schedule_options": {"patience": 1, "warmup": 0.2}},
     {"schedule": "one-cycle", "alternate": 1},
+    {"schedule": "step", "schedule_options": {"milestones": (0.3, 0.6), "by": "epoch"}},
+    {"optimizer_options": {"betas": (0.8, 0.99)}, "optimizer_sd_options": {"eps": 1e-6}},
 ]
 
 

@@ -27,8 +27,10 @@ else:
 TRAINING = (
     "epochs", "batch_size", "optimizer", "lr", "schedule", "temperature", "kl_decay", "samples",
     "clip", "patience", "val_samples", "seed", "optimizer_sd", "lr_sd", "lr_ratio", "schedule_sd", "alternate",
+    "optimizer_options", "optimizer_sd_options",
 )  # fmt: skip
 _DEFAULT = Settings()
+Options = dict[str, bool | int | float | str | tuple[float, ...]]
 _TRAINERS = [name for name in OPTIMIZERS if name not in SAMPLERS]
 
 
@@ -63,6 +65,12 @@ class Run(BaseModel):
     lr_ratio: float | None = Field(None, gt=0, description="the same as a multiple of lr")
     schedule_sd: str | None = Field(None, description="schedule of the standard deviations' rate")
     alternate: int | None = Field(None, ge=1, description="epochs of means, then of standard deviations, in turn")
+    optimizer_options: Options = Field({}, description="the optimiser's own settings, such as momentum=0.8")
+    optimizer_sd_options: Options = Field({}, description="the same for the standard deviations")
+    schedule_options: Options = Field(
+        {}, description="the schedule's own settings, such as patience=5,drop=0.3 or milestones=0.5:0.75,by=epoch"
+    )
+    schedule_sd_options: Options = Field({}, description="the same for the standard deviations")
     temperature: float = Field(_DEFAULT.temperature, ge=0, description="factor on the KL")
     kl_decay: float = Field(_DEFAULT.kl_decay, ge=0, description="lam, the KL's share by batch")
     samples: int = Field(_DEFAULT.samples, ge=1, description="weight samples in a step")
@@ -82,8 +90,8 @@ class Run(BaseModel):
         options = {"warmup": self.warmup} if self.warmup else {}
         return {
             **{name: getattr(self, name) for name in TRAINING},
-            "schedule_options": options,
-            "schedule_sd_options": options,
+            "schedule_options": {**options, **self.schedule_options},
+            "schedule_sd_options": {**options, **self.schedule_sd_options},
         }
 
     def write(self, path: Path) -> None:

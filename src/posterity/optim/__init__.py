@@ -2,7 +2,7 @@
 
 from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound, AMSBound
-from posterity.optim.build import OPTIMIZERS, Recipe, build_optimizer
+from posterity.optim.build import OPTIMIZERS, Recipe, build_optimizer, try_options
 from posterity.optim.ivon import IVON
 from posterity.optim.rates import effective_rates
 from posterity.optim.schedules import SCHEDULES, Constant, Cosine, Schedule, Step, build_schedule
@@ -28,4 +28,5 @@ __all__ = [
     "build_optimizer",
     "build_schedule",
     "effective_rates",
+    "try_options",
 ]

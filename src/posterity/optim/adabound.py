@@ -88,8 +88,8 @@ class AdaBound(BlockOptimizer):
     def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
         """rate, of m."""
         rate, low, high = self._band(group, state["step"])
-        v: Tensor = state.get("v_max", state["v"])
-        return (rate / (v.sqrt() + group["eps"])).clamp_(low, high)
+        v: Tensor = state["v_max"] if "v_max" in state else state["v"]
+        return v.sqrt().add_(group["eps"]).reciprocal_().mul_(rate).clamp_(low, high)
 
     def _band(self, group: Group, t: int) -> tuple[float, float, float]:
         """The rate's numerator, and its bounds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from posterity.core.errors import UsageError, unknown_name
 from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound
 from posterity.optim.ivon import IVON
+from posterity.optim.options import check_options
 from posterity.optim.sgld import SGLD
 from posterity.optim.yellowfin import YellowFin
 
@@ -55,6 +56,20 @@ OPTIMIZERS: dict[str, Recipe] = {
 }
 
 
+def try_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse what the optimiser `name` would refuse, before there is anything to optimise."""
+    if options:
+        check_options(f"optimizer '{name}'", options, _defaults(OPTIMIZERS[name]))
+        given = dict.fromkeys(OPTIMIZERS[name].needs, 1)
+        build_optimizer(name, [{"params": [torch.nn.Parameter(torch.zeros(1))]}], **{**given, **options})
+
+
+def _defaults(recipe: Recipe) -> dict[str, Any]:
+    """What it can be told beside its parameters and its rate."""
+    taken = {k: p.default for k, p in signature(recipe.make).parameters.items() if k not in ("self", "params", "lr")}
+    return {k: 1 if default is Parameter.empty else default for k, default in taken.items()}
+
+
 def build_optimizer(
     name: str, groups: Iterable[dict[str, Any]], *, lr: float | None = None, **settings: Any
 ) -> torch.optim.Optimizer:
@@ -62,6 +77,7 @@ def build_optimizer(
     if name not in OPTIMIZERS:
         raise unknown_name("optimizer", name, OPTIMIZERS)
     recipe = OPTIMIZERS[name]
+    check_options(f"optimizer '{name}'", settings, _defaults(recipe))
     rate = recipe.lr if lr is None else lr
     if not rate > 0:
         raise UsageError(f"the learning rate must be positive, not {rate}")

@@ -33,13 +33,13 @@ State = dict[str, Any]
 
 def effective_rates(optimizer: Optimizer, p: Tensor) -> Tensor | None:
     """The rates of the parameter, of its shape or one for all; None before its first step or if they are not known."""
-    state = optimizer.state.get(p)
+    state: State = optimizer.state.get(p) or {}
     if not state and not isinstance(optimizer, torch.optim.SGD):
         return None
     group = next(g for g in optimizer.param_groups if any(q is p for q in g["params"]))
     for kind, rates in KNOWN.items():
         if isinstance(optimizer, kind):
-            return rates(group, state or {})
+            return rates(group, state)
     return optimizer.element_rates(group, state) if isinstance(optimizer, BlockOptimizer) else None
 
 
@@ -49,8 +49,8 @@ def _sgd(group: Group, state: State) -> Tensor:
 
 def _adam(group: Group, state: State) -> Tensor:
     correction = 1 - group["betas"][1] ** float(state["step"])
-    square: Tensor = state.get("max_exp_avg_sq", state["exp_avg_sq"])
-    return group["lr"] / ((square / correction).sqrt() + group["eps"])
+    square: Tensor = state["max_exp_avg_sq"] if "max_exp_avg_sq" in state else state["exp_avg_sq"]
+    return _over(group["lr"], (square / correction).sqrt() + group["eps"])
 
 
 def _radam(group: Group, state: State) -> Tensor:
@@ -62,26 +62,29 @@ def _radam(group: Group, state: State) -> Tensor:
         return _sgd(group, state)
     rectification = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
     square: Tensor = state["exp_avg_sq"]
-    return group["lr"] * math.sqrt(rectification * correction) / (square.sqrt() + group["eps"])
+    return _over(group["lr"] * math.sqrt(rectification * correction), square.sqrt() + group["eps"])
 
 
 def _rmsprop(group: Group, state: State) -> Tensor:
     square: Tensor = state["square_avg"]
     if group["centered"]:
         square = square - state["grad_avg"].square()
-    return group["lr"] / (square.sqrt() + group["eps"])
+    return _over(group["lr"], square.sqrt() + group["eps"])
 
 
 def _adagrad(group: Group, state: State) -> Tensor:
     lr = group["lr"] / (1 + (float(state["step"]) - 1) * group["lr_decay"])
     total: Tensor = state["sum"]
-    return lr / (total.sqrt() + group["eps"])
+    return _over(lr, total.sqrt() + group["eps"])
 
 
 def _ivon(group: Group, state: State) -> Tensor:
     rescaled = group["hess_init"] + group["weight_decay"] if group["rescale_lr"] else 1.0
-    curvature: Tensor = state["curvature"]
-    return group["lr"] * rescaled / curvature
+    return _over(group["lr"] * rescaled, state["curvature"])
+
+
+def _over(rate: float, size: Tensor) -> Tensor:
+    return size.reciprocal().mul_(float(rate))
 
 
 KNOWN: dict[type[Optimizer], Callable[[Group, State], Tensor]] = {

@@ -13,17 +13,18 @@
 
 A warm-up over a share w of the training ramps linearly, (t / w) * factor(0), and leaves the rest of the training
 to the schedule, whose t then runs from 0 to 1. All but `plateau` are pure functions of t: they have no state to
-lose. `plateau` keeps its state, which goes into checkpoints.
+lose. `plateau` keeps its state, which goes into checkpoints. By epoch, t is that of the epoch's first step.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from posterity.core.errors import UsageError, unknown_name
+from posterity.optim.options import check_options
 
 
 class Schedule:
@@ -59,6 +60,9 @@ class Cosine(Schedule):
 
     floor: float = 0.0
 
+    def __post_init__(self) -> None:
+        _check_shares(floor=self.floor)
+
     def factor(self, progress: float) -> float:
         """(1 + cos(pi t)) / 2 above the floor."""
         return _fall(progress, 1.0, self.floor)
@@ -70,6 +74,9 @@ class Step(Schedule):
 
     milestones: Sequence[float] = (0.5, 0.75)
     drop: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check_shares(drop=self.drop, **{f"milestone {number}": m for number, m in enumerate(self.milestones, 1)})
 
     def factor(self, progress: float) -> float:
         """drop^k after k milestones."""
@@ -85,6 +92,7 @@ class Cyclic(Schedule):
     shape: str = "triangular"
 
     def __post_init__(self) -> None:
+        _check_shares(floor=self.floor)
         if self.shape not in ("triangular", "cosine"):
             raise unknown_name("shape of a cycle", self.shape, ("triangular", "cosine"))
         if self.cycles < 1:
@@ -107,6 +115,7 @@ class OneCycle(Schedule):
     end: float = 1e-4
 
     def __post_init__(self) -> None:
+        _check_shares(start=self.start, end=self.end)
         if not 0 < self.peak < 1:
             raise UsageError(f"one-cycle's peak is a share of the training between 0 and 1, not {self.peak}")
 
@@ -129,6 +138,14 @@ class Plateau(Schedule):
     best: float = field(default=math.inf, init=False)
     waited: int = field(default=0, init=False)
     current: float = field(default=1.0, init=False)
+
+    def __post_init__(self) -> None:
+        _check_shares(drop=self.drop, floor=self.floor)
+        if self.patience < 1 or self.threshold < 0:
+            raise UsageError(
+                f"a plateau needs a patience of at least 1 and a threshold of at least 0, not {self.patience} "
+                f"and {self.threshold}"
+            )
 
     def factor(self, progress: float) -> float:
         """As the metric has left it."""
@@ -157,21 +174,10 @@ class Plateau(Schedule):
 
 
 @dataclass(frozen=True)
-class WarmUp(Schedule):
-    """A linear ramp over the first `share` of the training, then `schedule` over the rest."""
+class Wrapped(Schedule):
+    """Another schedule, seen otherwise."""
 
     schedule: Schedule
-    share: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise UsageError(f"a warm-up takes a share of the training between 0 and 1, not {self.share}")
-
-    def factor(self, progress: float) -> float:
-        """The ramp to the schedule's first factor, then the schedule."""
-        if progress < self.share:
-            return progress / self.share * self.schedule.factor(0.0)
-        return self.schedule.factor((progress - self.share) / (1 - self.share))
 
     def observe(self, record: Mapping[str, Any]) -> None:
         """Pass it on."""
@@ -184,6 +190,35 @@ class WarmUp(Schedule):
     def restore(self, state: Mapping[str, Any]) -> None:
         """The schedule's."""
         self.schedule.restore(state)
+
+
+@dataclass(frozen=True)
+class ByEpoch(Wrapped):
+    """Changes only between the `epochs` epochs."""
+
+    epochs: int
+
+    def factor(self, progress: float) -> float:
+        """That at the beginning of the epoch."""
+        # The slack is rounding: step/steps may fall short of the epoch that begins with it.
+        return self.schedule.factor(math.floor(progress * self.epochs + 1e-9) / self.epochs)
+
+
+@dataclass(frozen=True)
+class WarmUp(Wrapped):
+    """A linear ramp over the first `share` of the training, then `schedule` over the rest."""
+
+    share: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise UsageError(f"a warm-up takes a share of the training between 0 and 1, not {self.share}")
+
+    def factor(self, progress: float) -> float:
+        """The ramp to the schedule's first factor, then the schedule."""
+        if progress < self.share:
+            return progress / self.share * self.schedule.factor(0.0)
+        return self.schedule.factor((progress - self.share) / (1 - self.share))
 
 
 def _fall(place: float, high: float, low: float) -> float:
@@ -201,12 +236,30 @@ SCHEDULES: dict[str, type[Schedule]] = {
 }
 
 
-def build_schedule(name: str, *, warmup: float = 0.0, **options: Any) -> Schedule:
-    """A schedule by its name, with a warm-up over the share `warmup` of the training."""
+def build_schedule(name: str, *, epochs: int | None = None, **options: Any) -> Schedule:
+    """A schedule by its name.
+
+    Beside the schedule's own `options` (its fields) there are `warmup`, the share of the training in which the rate is
+    ramped up, and `by`: "step" or "epoch", for which the number of `epochs` must be known.
+    """
     if name not in SCHEDULES:
         raise unknown_name("schedule", name, SCHEDULES)
-    try:
-        schedule = SCHEDULES[name](**options)
-    except TypeError as error:
-        raise UsageError(f"schedule '{name}': {error}") from error
-    return WarmUp(schedule, warmup) if warmup else schedule
+    own = {f.name: f.default for f in fields(SCHEDULES[name]) if f.init}  # type: ignore[arg-type]
+    check_options(f"schedule '{name}'", options, {**own, "warmup": 0.0, "by": "step"})
+    warmup, by = options.pop("warmup", 0.0), options.pop("by", "step")
+    schedule = SCHEDULES[name](**options)
+    if warmup:
+        schedule = WarmUp(schedule, warmup)
+    if by not in ("step", "epoch"):
+        raise unknown_name("rhythm of a schedule", by, ("step", "epoch"))
+    if by == "epoch":
+        if epochs is None:
+            raise UsageError("a schedule by epoch needs the number of epochs")
+        schedule = ByEpoch(schedule, epochs)
+    return schedule
+
+
+def _check_shares(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 <= value <= 1:
+            raise UsageError(f"a schedule's {name} must lie in [0, 1], not {value}")

@@ -116,7 +116,9 @@ def build_groups(net: BayesianModule, settings: Settings, *, num_data: int, batc
         if schedule == "plateau":  # each group by what it can change
             schedule_options = {"metric": "kl" if name == SD else "nll", **schedule_options}
         index = len(made.param_groups) - 1
-        built.append(ParameterGroup(name, made, build_schedule(schedule, **schedule_options), index))
+        built.append(
+            ParameterGroup(name, made, build_schedule(schedule, epochs=settings.epochs, **schedule_options), index)
+        )
     return built
 
 
@@ -130,15 +132,11 @@ def active(name: str, epoch: int, settings: Settings) -> bool:
 def _plan(name: str, settings: Settings) -> tuple[str, float | None, dict[str, Any], str, dict[str, Any]]:
     mean_lr = OPTIMIZERS[settings.optimizer].lr if settings.lr is None else settings.lr
     if name != SD:
-        options, schedule_options = dict(settings.optimizer_options), dict(settings.schedule_options)
-        return settings.optimizer, mean_lr, options, settings.schedule, schedule_options
+        return settings.optimizer, mean_lr, dict(settings.optimizer_options), *settings.schedule_of(sd=False)
     same = settings.optimizer_sd is None or settings.optimizer_sd == settings.optimizer
     optimizer = settings.optimizer_sd or settings.optimizer
-    options = dict(settings.optimizer_options if same and not settings.optimizer_sd_options else {})
-    options |= settings.optimizer_sd_options
+    options = {**(settings.optimizer_options if same else {}), **settings.optimizer_sd_options}
     lr = settings.lr_sd
     if lr is None:
         lr = settings.lr_ratio * mean_lr if settings.lr_ratio is not None else (mean_lr if same else None)
-    if settings.schedule_sd is None:
-        return optimizer, lr, options, settings.schedule, dict(settings.schedule_options)
-    return optimizer, lr, options, settings.schedule_sd, dict(settings.schedule_sd_options)
+    return optimizer, lr, options, *settings.schedule_of(sd=True)

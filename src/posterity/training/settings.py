@@ -10,7 +10,7 @@ from typing import Any
 
 from posterity.core.errors import UsageError, unknown_name
 from posterity.objectives import kl_weights
-from posterity.optim import OPTIMIZERS, build_schedule
+from posterity.optim import OPTIMIZERS, build_schedule, try_options
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Settings:
     val_samples   weight samples in each validation
 
     The standard deviations are trained like the means unless one of these is given (training.groups):
-    optimizer_sd, lr_sd (or lr_ratio, times the means' rate), schedule_sd, and their options
+    optimizer_sd, lr_sd (or lr_ratio, times the means' rate), schedule_sd, and their options, which are added to the
+    means' where the optimiser or the schedule is the means'
     alternate     epochs for which the means are trained, then the standard deviations, and so on
     """
 
@@ -67,10 +68,17 @@ class Settings:
         for optimizer in (self.optimizer, self.optimizer_sd):
             if optimizer is not None and optimizer not in OPTIMIZERS:
                 raise unknown_name("optimizer", optimizer, OPTIMIZERS)
-        build_schedule(self.schedule, **self.schedule_options)
-        if self.schedule_sd is not None:
-            build_schedule(self.schedule_sd, **self.schedule_sd_options)
+        try_options(self.optimizer, self.optimizer_options)
+        try_options(self.optimizer_sd or self.optimizer, self.optimizer_sd_options)
+        for name, options in (self.schedule_of(sd=False), self.schedule_of(sd=True)):
+            build_schedule(name, epochs=self.epochs, **options)
         kl_weights(1, self.kl_decay)
+
+    def schedule_of(self, *, sd: bool) -> tuple[str, dict[str, Any]]:
+        """Name and options of the means' schedule, or of the standard deviations'."""
+        if sd and self.schedule_sd is not None:
+            return self.schedule_sd, dict(self.schedule_sd_options)
+        return self.schedule, {**self.schedule_options, **(self.schedule_sd_options if sd else {})}
 
     @classmethod
     def of(cls, **settings: Any) -> Settings:
