@@ -145,7 +145,8 @@ def _pairs(bits: int) -> Tensor:
     number = torch.arange(2**bits)
     reverse = torch.zeros_like(number)
     for bit in range(bits):
-        reverse |= ((number >> bit) & 1) << (bits - 1 - bit)
+        flipped = bit % 3 == 0  # or the extremes would meet: 0 reversed is 0
+        reverse |= (((number >> bit) & 1) ^ flipped) << (bits - 1 - bit)
     x, y = _quantiles(2**bits), _quantiles(2**bits)[reverse]
     return torch.stack([x.repeat(2), torch.cat([y, -y])], 1).view(torch.int64).squeeze(1)
 
