@@ -85,6 +85,9 @@ def test_unknown_names_get_the_nearest(train, option, wrong, right):
         (("--task", "clustering"), "task"), (("--split", "3"), "split"), (("--target", "y"), "target"),
         (("--model", "lenet5"), "hidden"), (("--config", "nosuch.toml"), "nosuch.toml"), (("--rho", "nan"), "rho"),
         (("--rho", "inf"), "rho"), (("--dataset", "gap", "--seed", str(2**70)), "seed"),
+        (("--schedule-options", "floor"), "floor"), (("--schedule-options", "flor=0.1"), "Did you mean 'floor'?"),
+        (("--optimizer-options", "eps=tiny"), "tiny"), (("--optimizer-sd-options", "=1"), "=1"),
+        (("--schedule", "step", "--schedule-options", "milestones=0.5:2"), "milestone"),
         (("--dataset", "diabetes", "--noise", "learned"), "learned"), (("--dataset", "diabetes", "--noise", "0"), "0"),
     ],
 )  # fmt: skip

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.experiments import Run, demo_runs
-from posterity.experiments.run import TRAINING
+from posterity.experiments.run import TRAINING, tomllib
 from posterity.training import Settings
 
 ODD = Run(
@@ -20,6 +20,8 @@ ODD = Run(
     noise="input", lr=1e-300,
     optimizer_sd="sgd", lr_sd=0.1, lr_ratio=0.5, schedule_sd="step", alternate=2, clip=0.1,
     average="hwa", average_every=7, patience=3, kl_decay=0.1 + 0.2, seed=2**53 + 1, rho=-1e-17,
+    optimizer_options={"betas": (0.8, 0.99), "amsgrad": True}, optimizer_sd_options={"momentum": 1},
+    schedule_options={"floor": 1e-3, "by": "epoch"}, schedule_sd_options={"milestones": (0.25, 0.5), "drop": 0.3},
 )  # fmt: skip
 
 
@@ -36,7 +38,24 @@ def test_the_file_is_complete(tmp_path):
     """All that is not None is written out: a later default changes no old run."""
     ODD.write(tmp_path / "config.toml")
     text = (tmp_path / "config.toml").read_text(encoding="utf-8")
-    assert [line.split(" = ")[0] for line in text.splitlines() if " = " in line] == list(Run.model_fields)
+    written = tomllib.loads(text)
+    assert set(written) == set(Run.model_fields)
+    assert written["schedule_sd_options"] == {"milestones": [0.25, 0.5], "drop": 0.3}
+    assert Run().model_dump(exclude_none=True).keys() == _written(Run(), tmp_path).keys()
+
+
+def _written(run, folder):
+    run.write(folder / "config.toml")
+    return tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+
+
+def test_options_reach_fit():
+    run = Run(warmup=0.1, schedule="cyclic", schedule_options={"cycles": 2}, optimizer_sd_options={"eps": 1e-6})
+    settings = Settings.of(**run.settings())
+    assert settings.schedule_of(sd=False) == ("cyclic", {"warmup": 0.1, "cycles": 2})
+    assert settings.schedule_of(sd=True) == ("cyclic", {"warmup": 0.1, "cycles": 2})
+    assert settings.optimizer_sd_options == {"eps": 1e-6}
+    assert not settings.optimizer_options
 
 
 def test_the_key_is_stable():
@@ -63,12 +82,7 @@ def test_the_defaults_are_those_of_fit():
     assert Settings.of(**Run().settings()) == Settings()
     assert set(TRAINING) <= set(Run.model_fields)
     left_out = set(Settings.__dataclass_fields__) - set(TRAINING)
-    assert left_out == {
-        "optimizer_options",
-        "schedule_options",
-        "optimizer_sd_options",
-        "schedule_sd_options",
-    }
+    assert left_out == {"schedule_options", "schedule_sd_options"}  # the warm-up is added to these
 
 
 def test_a_run_is_frozen_and_takes_no_unknown_field():

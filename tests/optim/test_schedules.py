@@ -131,14 +131,20 @@ def test_polynomial():
         Polynomial(power=-1)
 
 
-def test_by_epoch_the_rate_changes_between_epochs_only():
-    by_epoch, by_step = build_schedule("cosine", by="epoch", epochs=4), build_schedule("cosine")
-    for step in range(4 * 30):
-        assert by_epoch.factor(step / 120) == by_step.factor((step // 30) / 4)
-    plateau = build_schedule("plateau", by="epoch", epochs=2, warmup=0.5, patience=1)
+def test_by_epoch_is_the_factor_at_the_epochs_beginning():
+    epochs, steps = 7, 9
+    schedule = build_schedule("cosine", by="epoch", epochs=epochs, floor=0.1)
+    smooth = build_schedule("cosine", floor=0.1)
+    for step in range(epochs * steps):
+        assert schedule.factor(step / (epochs * steps)) == smooth.factor(step // steps / epochs)
+    with pytest.raises(UsageError, match="number of epochs"):
+        build_schedule("cosine", by="epoch")
+
+
+def test_by_epoch_keeps_the_state_of_a_plateau():
+    schedule = build_schedule("plateau", by="epoch", epochs=3, patience=1, warmup=0.2)
     for _ in range(2):
-        plateau.observe({"nll": 1.0})
-    assert [plateau.factor(t) for t in (0.1, 0.6)] == [0.0, 0.5]
-    assert plateau.state()["current"] == 0.5
-    with pytest.raises(UnknownNameError, match="epoch"):
-        build_schedule("cosine", by="epochs")
+        schedule.observe({"nll": 1.0})
+    other = build_schedule("plateau", by="epoch", epochs=3, patience=1, warmup=0.2)
+    other.restore(schedule.state())
+    assert other.factor(0.9) == schedule.factor(0.9) == 0.5

@@ -7,7 +7,7 @@ from torch.nn.functional import softplus
 
 from posterity.core.errors import UsageError
 from posterity.optim import SGLD, SampleCollector
-from posterity.optim.sgld import QUANTILES, StepNoise
+from posterity.optim.sgld import PAIRS, StepNoise
 
 
 def test_noise_has_the_moments_of_a_normal():
@@ -21,11 +21,21 @@ def test_noise_has_the_moments_of_a_normal():
     assert (noise[1:] * noise[:-1]).mean().item() == pytest.approx(0, abs=4 / math.sqrt(n))
 
 
-def test_quantiles_against_the_normal_distribution():
-    exact = torch.distributions.Normal(0.0, 1.0).icdf((torch.arange(2**16, dtype=torch.float64) + 0.5) / 2**16)
-    torch.testing.assert_close(QUANTILES.double(), exact, rtol=1e-3, atol=1e-6)
-    assert QUANTILES.double().square().mean().item() == pytest.approx(1, rel=1e-7)
-    assert torch.equal(QUANTILES, -QUANTILES.flip(0))
+def test_pairs_against_the_normal_distribution():
+    pairs = PAIRS.view(torch.float32).view(-1, 2).double()
+    assert pairs.shape == (2**14, 2)
+    exact = torch.distributions.Normal(0.0, 1.0).icdf((torch.arange(2**13, dtype=torch.float64) + 0.5) / 2**13)
+    for values in pairs.T:
+        torch.testing.assert_close(values.sort().values.view(-1, 2).T, exact.repeat(2, 1), rtol=1e-3, atol=1e-6)
+        assert values.square().mean().item() == pytest.approx(1, rel=1e-7)
+        assert values.pow(4).mean().item() == pytest.approx(3, rel=0.01)
+    x, y = pairs.T
+    for power in (1, 2, 3):
+        assert (x**power * y).mean().item() == pytest.approx(0, abs=1e-12)
+    assert (x.square() * y.square()).mean().item() == pytest.approx(1, rel=0.003)
+    # As even over the plane as independent ones: each of 64 equally likely cells has its share.
+    cells = (torch.distributions.Normal(0.0, 1.0).cdf(pairs) * 8).long()
+    assert (cells[:, 0] * 8 + cells[:, 1]).bincount().tolist() == pytest.approx([2**14 / 64] * 64, rel=0.02)
 
 
 def test_one_step_by_hand():

@@ -56,6 +56,56 @@ def test_two_steps_by_hand():
     assert w.tolist() == pytest.approx([1 - 0.25 / 200 * 2 - rate * momentum * 2, -rate])
 
 
+def stepped(*gradients, **settings):
+    w = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer = YellowFin([w], **settings)
+    path = [0.0]
+    for gradient in gradients:
+        w.grad = torch.tensor([gradient], dtype=torch.float64)
+        optimizer.step()
+        path.append(w.item())
+    return optimizer, path
+
+
+def test_the_step_is_clipped_by_what_was_the_greatest_gradient():
+    optimizer, path = stepped(2.0, 6.0)
+    found = optimizer.measurements()
+    # h_max was 4: of the gradient 6 the step takes 2; what is measured is 6.
+    assert path[2] - path[1] == pytest.approx(-found["lr"] * 2 / 200 * (found["mu"] * 2 + 2))
+    assert found["h_max"] == pytest.approx(math.sqrt(4 * 36), rel=1e-3)
+    assert stepped(6.0, 2.0)[0].measurements()["h_max"] == pytest.approx(36)
+
+
+def test_an_explosion_is_measured_as_a_hundred_times_the_greatest():
+    exploded, same = stepped(1.0, 1e6, 2.0)[0], stepped(1.0, 10.0, 2.0)[0]
+    assert exploded.measurements() == pytest.approx(same.measurements())
+    torch.testing.assert_close(*(o.state[o.param_groups[0]["params"][0]]["mean"] for o in (exploded, same)))
+
+
+def test_the_rate_goes_with_the_averaged_momentum():
+    # A tiny gradient, then ordinary ones: an average of lr would stay at 1e6/t.
+    generator = torch.Generator().manual_seed(0)
+    optimizer, _ = stepped(1e-3, *torch.randn(30, generator=generator).tolist())
+    found, averaged = optimizer.measurements(), optimizer.shared["lr"] / (1 - 0.999**31)
+    assert found["lr"] == pytest.approx((1 - math.sqrt(found["mu"])) ** 2 / found["h_min"])
+    assert averaged > 10 * found["lr"]
+    # Gradients that fall to nothing: now it is the average that holds the rate back.
+    optimizer, _ = stepped(*(math.exp(-t / 5) for t in range(100)))
+    found = optimizer.measurements()
+    assert found["lr"] == pytest.approx(optimizer.shared["lr"] / (1 - 0.999**100))
+    assert found["lr"] < (1 - math.sqrt(found["mu"])) ** 2 / found["h_min"]
+
+
+def test_a_still_group_is_measured_and_not_moved():
+    moving, still = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))
+    optimizer = YellowFin([{"params": [moving]}, {"params": [still], "still": True}])
+    moving.grad, still.grad = torch.tensor([3.0]), torch.tensor([4.0])
+    optimizer.step()
+    assert optimizer.measurements()["h_max"] == pytest.approx(25)
+    assert (moving.item() < 1, still.item()) == (True, 1.0)
+    assert optimizer.state[still]["u"].item() == 0.0
+
+
 def test_window_forgets():
     tuning = Tuning()
     for square in [100.0, *[1.0] * 19]:

@@ -1,3 +1,4 @@
+import json
 import math
 import os
 import struct
@@ -16,6 +17,8 @@ from posterity.report import (
     reliability_diagram,
     save,
     training_curves,
+    tuning_curves,
+    write_training_figure,
 )
 
 
@@ -154,3 +157,28 @@ def test_pyplot_is_never_imported():
     code = "import posterity.report.figures, sys; sys.exit('matplotlib.pyplot' in sys.modules)"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.run([sys.executable, "-c", code], env=env, check=False).returncode == 0
+
+
+TUNED = {"h_min": 0.5, "h_max": 20.0, "C": 3.0, "D": 0.1, "mu": 0.7, "lr": 0.05}
+
+
+def test_tuning_curves_show_what_yellowfin_measured():
+    history = [{"epoch": e, **{k: v * (e if k != "mu" else 1) for k, v in TUNED.items()}} for e in (1, 2, 3)]
+    figure = tuning_curves(history)
+    assert [axes.get_yscale() for axes in figure.axes] == ["log", "log", "log", "linear", "log"]
+    drawn = {name: values for axes in figure.axes for name, values in lines(axes).items()}
+    assert drawn == {k: ([1, 2, 3], [record[k] for record in history]) for k in TUNED}
+    with pytest.raises(UsageError, match="history"):
+        tuning_curves([])
+
+
+def test_a_run_with_yellowfin_gets_its_figure(tmp_path):
+    records = [{"epoch": 1, "nll": 1.0, "groups": {"mean": {"lr": 1.0}, "sd": {"lr": 1.0}}}]
+    (tmp_path / "history.jsonl").write_text(json.dumps(records[0]) + "\n")
+    write_training_figure(tmp_path)
+    assert sorted(p.name for p in (tmp_path / "figures").iterdir()) == ["training.png"]
+    records[0]["groups"]["mean"]["yellowfin"] = records[0]["groups"]["sd"]["yellowfin"] = TUNED
+    (tmp_path / "history.jsonl").write_text(json.dumps(records[0]) + "\n")
+    write_training_figure(tmp_path)
+    names = sorted(p.name for p in (tmp_path / "figures").iterdir())
+    assert names == ["training.png", "yellowfin-sd.png", "yellowfin.png"]

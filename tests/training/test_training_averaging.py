@@ -160,7 +160,7 @@ def test_with_patience_the_average_is_that_of_the_trajectory(go):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"average": "ema"}, "unknown average 'ema'.*hwa, swa"),
+        ({"average": "ema"}, "unknown average 'ema'.*hwa, samples, swa"),
         ({"average": "hwa", "covariance": "full"}, "unknown covariance 'full'"),
         ({"average": "hwa", "average_start": 1.0}, "average_start is a share .* not 1.0"),
         ({"average": "hwa", "average_every": 0}, "average_every must be positive"),

@@ -69,6 +69,63 @@ def test_deterministic_weights_follow_the_means():
     assert {g.name: g.base_lr for g in groups} == {"mean": 0.02, "sd": 0.5, "deterministic": 0.02}
 
 
+def test_groups_share_one_yellowfin():
+    """Alone, the standard deviations' tiny gradients would be taken for a tiny curvature."""
+    groups = build_groups(network(), Settings(optimizer="yellowfin", lr_ratio=0.5), num_data=40, batch_size=10)
+    assert len({id(g.optimizer) for g in groups}) == 1
+    assert [(g.name, g.base_lr, g.lr) for g in groups] == [("mean", 1.0, 1.0), ("sd", 0.5, 0.5)]
+    assert [g.parameters[0].shape for g in groups] == [(25,), (25,)]
+    apart = Settings(optimizer="yellowfin", optimizer_sd_options={"beta": 0.9})
+    assert len({id(g.optimizer) for g in build_groups(network(), apart, num_data=40, batch_size=10)}) == 2
+
+
+def test_yellowfin_measures_all_groups_and_moves_the_active_ones():
+    moves, norms, tuned = Moves(), [], []
+
+    class Watch(Callback):
+        def on_step(self, training, loss):
+            tuned.append(training.groups[0].optimizer.shared)
+            norms.append(math.hypot(*training.gradient_norms.values()))
+
+    settings = {"optimizer": "yellowfin", "alternate": 1, "schedule": "constant"}
+    history = pt.fit(network(), data(), epochs=4, batch_size=40, callbacks=[moves, Watch()], **settings).history
+    assert moves.seen == [(True, False), (False, True)] * 2
+    assert [math.sqrt(square) for square in tuned[-1]["window"]] == pytest.approx(norms[:-1], rel=1e-5)
+    recorded = history[-1]["groups"]["mean"]["yellowfin"]
+    assert set(recorded) == {"h_min", "h_max", "C", "D", "mu", "lr"}
+    assert recorded["h_max"] > recorded["h_min"] > 0
+    assert "yellowfin" not in history[-1]["groups"]["sd"]  # it is the same tuner
+    assert history[-1]["groups"]["mean"]["effective_rate"] == pytest.approx([recorded["lr"] * 4 / 200] * 3, rel=1e-4)
+
+
+def test_options_of_the_standard_deviations_are_added_to_the_means_where_all_else_is_the_same():
+    common = {"optimizer_options": {"eps": 0.1, "weight_decay": 0.5}, "optimizer_sd_options": {"weight_decay": 0.0}}
+    schedules = {"schedule_options": {"patience": 7, "drop": 0.2}, "schedule_sd_options": {"patience": 2}}
+    settings = Settings(schedule="plateau", **schedules, **common)
+    mean, sd = build_groups(network(), settings, num_data=40, batch_size=10)
+    assert [(g.settings["eps"], g.settings["weight_decay"]) for g in (mean, sd)] == [(0.1, 0.5), (0.1, 0.0)]
+    assert [(g.schedule.metric, g.schedule.patience, g.schedule.drop) for g in (mean, sd)] == [
+        ("nll", 7, 0.2),
+        ("kl", 2, 0.2),
+    ]
+    other = Settings(optimizer_sd="sgd", schedule_sd="cosine", optimizer_options={"eps": 0.1})
+    _, sd = build_groups(network(), other, num_data=40, batch_size=10)
+    assert "eps" not in sd.settings
+
+
+def test_a_schedule_by_epoch_changes_between_epochs():
+    rates = []
+
+    class Watch(Callback):
+        def on_step(self, training, loss):
+            rates.append(training.groups[0].settings["lr"])
+
+    by_epoch = {"schedule_options": {"by": "epoch"}, "lr": 1.0, "lr_sd": 1e-9}
+    pt.fit(network(), data(), epochs=3, batch_size=10, optimizer="adam", callbacks=[Watch()], **by_epoch)
+    expected = [0.5 * (1 + math.cos(math.pi * epoch / 3)) for epoch in range(3) for _ in range(4)]
+    assert rates[1:] == pytest.approx(expected[:-1])  # what is seen is the rate of the step before
+
+
 def test_alternating():
     moves = Moves()
     pt.fit(network(), data(), epochs=6, batch_size=20, alternate=2, schedule="constant", callbacks=[moves])
@@ -99,6 +156,19 @@ def test_plateau_takes_nll_for_means_and_kl_for_standard_deviations():
         ({"schedule_sd": "cosin"}, "Did you mean 'cosine'"),
         ({"lr_ratio": -1.0}, "lr_ratio must be positive"),
         ({"alternate": 0}, "alternate must be positive"),
+        ({"schedule": "plateau", "schedule_options": {"patence": 3}}, "'patence'.*Did you mean 'patience'"),
+        ({"schedule": "plateau", "schedule_options": {"patience": "long"}}, "a number such as 3, not 'long'"),
+        ({"schedule": "plateau", "schedule_options": {"drop": -1.0}}, r"drop must lie in \[0, 1\], not -1"),
+        ({"schedule": "plateau", "schedule_options": {"patience": 0}}, "patience of at least 1"),
+        ({"schedule": "step", "schedule_options": {"milestones": 0.5}}, "numbers such as 0.5:0.75, not 0.5"),
+        ({"schedule": "step", "schedule_options": {"milestones": (5.0,)}}, "milestone 1 must lie"),
+        ({"schedule_options": {"by": "epocs"}}, "Did you mean 'epoch'"),
+        ({"schedule_sd_options": {"flor": 0.1}}, "Did you mean 'floor'"),
+        ({"optimizer_options": {"momentun": 0.1}, "optimizer": "sgd"}, "Did you mean 'momentum'"),
+        ({"optimizer_options": {"momentum": "x"}, "optimizer": "sgd"}, "momentum of optimizer 'sgd' takes a number"),
+        ({"optimizer_options": {"momentum": -1.0}, "optimizer": "sgd"}, "-1"),
+        ({"optimizer_options": {"lr": 0.1}}, "unknown option of optimizer 'adam' 'lr'"),
+        ({"optimizer_sd": "adabayes", "optimizer_sd_options": {"lr_sgd": 0.0}}, "lr_sgd must be positive"),
     ],
 )
 def test_errors(settings, message):
@@ -149,11 +219,17 @@ def test_collapse_and_a_dwarfing_kl_are_warned_of():
 @pytest.mark.parametrize("name", [n for n in OPTIMIZERS if n not in SAMPLERS])
 def test_every_optimiser_trains_through_fit(name):
     lr = {"adagrad": 0.1, "yellowfin": None, "adabayes": None, "adabayes-fp": None}.get(name, 1e-2)
-    # YellowFin's measurements of curvature are far off for rho, whose gradients are tiny at first.
-    for_sd = {"optimizer_sd": "adam", "lr_sd": 1e-2} if name == "yellowfin" else {}
-    settings = {"epochs": 30, "batch_size": 10, "temperature": 0.01, "lr": lr, **for_sd}
+    settings = {"epochs": 30, "batch_size": 10, "temperature": 0.01, "lr": lr}
     history = pt.fit(network(), data(), optimizer=name, **settings).history
     assert history[-1]["nll"] < history[0]["nll"] - 0.05
+
+
+@pytest.mark.parametrize("name", [n for n in OPTIMIZERS if n not in SAMPLERS])
+def test_every_optimiser_has_its_effective_rates_recorded(name):
+    groups = pt.fit(network(), data(), optimizer=name, epochs=1, schedule="constant").history[-1]["groups"]
+    for group in groups.values():
+        low, middle, high = group["effective_rate"]
+        assert 0 < low <= middle <= high
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -179,10 +255,14 @@ class Cut(Callback):
 
 RESUMED = [
     *({"optimizer": name} for name in ("adabound", "amsbound", "adabayes", "adabayes-fp")),
+    {"optimizer": "yellowfin"},
+    {"optimizer": "yellowfin", "alternate": 1, "lr_ratio": 0.5},
     {"optimizer": "yellowfin", "optimizer_sd": "adam"},
     {"optimizer_sd": "sgd", "schedule_sd": "cyclic", "lr_ratio": 0.1},
     {"schedule": "plateau", "schedule_options": {"patience": 1, "warmup": 0.2}},
     {"schedule": "one-cycle", "alternate": 1},
+    {"schedule": "step", "schedule_options": {"milestones": (0.3, 0.6), "by": "epoch"}},
+    {"optimizer_options": {"betas": (0.8, 0.99)}, "optimizer_sd_options": {"eps": 1e-6}},
 ]
 
 

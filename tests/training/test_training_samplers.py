@@ -85,7 +85,10 @@ def test_hess_init_sets_the_first_standard_deviations():
 
 def test_ivon_is_like_any_other_network_afterwards(tmp_path):
     result = pt.fit(network(), data(), optimizer="ivon", epochs=3, batch_size=10, out=tmp_path / "run")
-    assert {"lr", "gradient_norm"} <= set(result.history[-1]["groups"]["posterior"])
+    group = result.history[-1]["groups"]["posterior"]
+    assert {"lr", "gradient_norm"} <= set(group)
+    # h has hardly moved from where it began: the rate is that of SGD.
+    assert group["effective_rate"] == pytest.approx(3 * [group["lr"]], rel=1e-3)
     pt.save(result.net, tmp_path / "net.safetensors")
     again = pt.load(tmp_path / "net.safetensors", nn.Linear(3, 1, bias=False).double())
     x = data().x

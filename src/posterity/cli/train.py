@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from posterity.training.fit import CHECKPOINT_SECONDS
 
 LISTS = ("hidden", "deterministic")
 NUMBER_OR_NAME = ("prior_scale", "noise")
+OPTIONS = ("optimizer_options", "optimizer_sd_options", "schedule_options", "schedule_sd_options")
 
 
 def train_command(**options: Any) -> None:
@@ -73,12 +75,27 @@ def parse(name: str, value: Any) -> Any:
         return tuple(int(part) for part in parts)
     if name == "dataset" and Path(value).suffix in (".npz", ".csv"):
         return str(Path(value).resolve())  # the run is resumed and evaluated from other folders, too
+    if name in OPTIONS:
+        return dict(_option(name, part) for part in value.split(",") if part.strip())
     if name in NUMBER_OR_NAME:
         try:
             return float(value)
         except ValueError:
             return value
     return value
+
+
+def _option(flag: str, text: str) -> tuple[str, Any]:
+    """key=value, where the value is a number, true, false, numbers with colons between them, or a word."""
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not (key and equals and value):
+        raise UsageError(f"--{flag.replace('_', '-')} takes options such as key=value,key=value, not '{text}'")
+    if value in ("true", "false"):
+        return key, value == "true"
+    for read in (int, float, lambda parts: tuple(float(part) for part in parts.split(":"))):
+        with contextlib.suppress(ValueError):
+            return key, read(value)
+    return key, value
 
 
 def run_options() -> list[inspect.Parameter]:
@@ -89,7 +106,7 @@ def run_options() -> list[inspect.Parameter]:
         types = [t for t in (field.annotation, *get_args(field.annotation)) if t in (bool, int, float, str)]
         plain = str if name in (*LISTS, *NUMBER_OR_NAME) or not types else types[0]
         default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
-        shown = "" if default in (None, "") else f"; default {default}"
+        shown = "" if default in (None, "", {}) else f"; default {default}"
         option = typer.Option(f"--{name.replace('_', '-')}", help=f"{field.description}{shown}", show_default=False)
         annotation = Annotated[Optional[plain], option]  # type: ignore[valid-type]  # noqa: UP045
         parameters.append(inspect.Parameter(name, kind, default=None, annotation=annotation))

@@ -29,8 +29,10 @@ TRAINING = (
     "epochs", "batch_size", "optimizer", "lr", "schedule", "temperature", "kl_decay", "samples",
     "clip", "patience", "val_samples", "seed", "optimizer_sd", "lr_sd", "lr_ratio", "schedule_sd", "alternate",
     "average", "average_start", "average_every", "average_restart", "covariance", "average_rank",
+    "optimizer_options", "optimizer_sd_options",
 )  # fmt: skip
 _DEFAULT = Settings()
+Options = dict[str, bool | int | float | str | tuple[float, ...]]
 
 
 class Run(BaseModel):
@@ -75,6 +77,12 @@ class Run(BaseModel):
     average_restart: bool = Field(False, description="go on from the average after each snapshot")
     covariance: str = Field(_DEFAULT.covariance, description=f"of hwa's average: {', '.join(COVARIANCES)}")
     average_rank: int = Field(_DEFAULT.average_rank, ge=2, description="last snapshots in hwa's low_rank covariance")
+    optimizer_options: Options = Field({}, description="the optimiser's own settings, such as momentum=0.8")
+    optimizer_sd_options: Options = Field({}, description="the same for the standard deviations")
+    schedule_options: Options = Field(
+        {}, description="the schedule's own settings, such as patience=5,drop=0.3 or milestones=0.5:0.75,by=epoch"
+    )
+    schedule_sd_options: Options = Field({}, description="the same for the standard deviations")
     temperature: float = Field(_DEFAULT.temperature, ge=0, description="factor on the KL")
     kl_decay: float = Field(_DEFAULT.kl_decay, ge=0, description="lam, the KL's share by batch")
     samples: int = Field(_DEFAULT.samples, ge=1, description="weight samples in a step")
@@ -94,8 +102,8 @@ class Run(BaseModel):
         options = {"warmup": self.warmup} if self.warmup else {}
         return {
             **{name: getattr(self, name) for name in TRAINING},
-            "schedule_options": options,
-            "schedule_sd_options": options,
+            "schedule_options": {**options, **self.schedule_options},
+            "schedule_sd_options": {**options, **self.schedule_sd_options},
         }
 
     def write(self, path: Path) -> None:

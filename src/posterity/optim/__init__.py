@@ -2,8 +2,9 @@
 
 from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound, AMSBound
-from posterity.optim.build import OPTIMIZERS, Recipe, build_optimizer
+from posterity.optim.build import OPTIMIZERS, Recipe, build_optimizer, try_options
 from posterity.optim.ivon import IVON
+from posterity.optim.rates import effective_rates
 from posterity.optim.schedules import SCHEDULES, Constant, Cosine, Schedule, Step, build_schedule
 from posterity.optim.sgld import SGLD, SampleCollector
 from posterity.optim.yellowfin import YellowFin
@@ -26,4 +27,6 @@ __all__ = [
     "YellowFin",
     "build_optimizer",
     "build_schedule",
+    "effective_rates",
+    "try_options",
 ]

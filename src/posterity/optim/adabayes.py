@@ -27,6 +27,7 @@ With a mean loss the batch size n cancels in AdaBayes-FP: s2_post n = 1/(1/(2 lr
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -93,10 +94,9 @@ class AdaBayes(BlockOptimizer):
     def kernel(self, group: Group, t: int) -> Kernel:
         """The filter in units of the schedule's ratio r: variances over r, so that they need no rescaling."""
         beta1 = group["betas"][0]
-        ratio = schedule_ratio(group)
-        eta2, factor = ratio * group["reference_lr"] ** 2, summed(group)
+        ratio, factor = schedule_ratio(group), summed(group)
+        eta2, forget = self._spread(group)
         decay = ratio * group["weight_decay"]
-        forget = max(0.0, 1 - eta2 / (2 * prior_variance(group))) ** 2
         rate = ratio * factor / (1 - beta1**t)
 
         def move(w: Tensor, g: Tensor, m: Tensor, precision: Tensor, scratch: Tensor) -> None:
@@ -109,6 +109,17 @@ class AdaBayes(BlockOptimizer):
             precision.div_(scratch)
 
         return move
+
+    def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
+        """s2_post from the s2_prior that it was made into (which itself is given if all was forgotten)."""
+        eta2, forget = self._spread(group)
+        prior: Tensor = 1 / state["precision"]
+        return schedule_ratio(group) * summed(group) * ((prior - eta2) / forget if forget else prior)
+
+    def _spread(self, group: Group) -> tuple[float, float]:
+        """How s2_prior follows from s2_post: what is added, and what is left of it."""
+        eta2: float = schedule_ratio(group) * group["reference_lr"] ** 2
+        return eta2, max(0.0, 1 - eta2 / (2 * prior_variance(group))) ** 2
 
 
 class AdaBayesFP(AdaBayes):
@@ -138,6 +149,13 @@ class AdaBayesFP(AdaBayes):
             w.addcdiv_(m, scratch, value=-rate)
 
         return move
+
+    def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
+        """s2_post."""
+        mean_square = state["v"] / (1 - group["betas"][1] ** state["step"])
+        half = sgd_share(group)
+        root: Tensor = (mean_square + half**2).sqrt_()
+        return float(group["lr"]) / (root + half)
 
 
 def steady_precision(mean_square: Tensor, eta: float, s2: float) -> Tensor:

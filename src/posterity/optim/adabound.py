@@ -68,8 +68,7 @@ class AdaBound(BlockOptimizer):
         """The clipped step, with the bounds on the rate turned into bounds on its denominator."""
         beta1, beta2 = group["betas"]
         eps, decay = group["eps"], group["weight_decay"]
-        rate = float(group["lr"]) * math.sqrt(1 - beta2**t) / (1 - beta1**t)
-        low, high = bounds(group["final_lr"] * schedule_ratio(group), group["gamma"], t)
+        rate, low, high = self._band(group, t)
 
         def move(w: Tensor, g: Tensor, m: Tensor, v: Tensor, *rest: Tensor) -> None:
             scratch = rest[-1]
@@ -85,6 +84,18 @@ class AdaBound(BlockOptimizer):
             w.addcdiv_(m, scratch, value=-rate)
 
         return move
+
+    def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
+        """rate, of m."""
+        rate, low, high = self._band(group, state["step"])
+        v: Tensor = state["v_max"] if "v_max" in state else state["v"]
+        return v.sqrt().add_(group["eps"]).reciprocal_().mul_(rate).clamp_(low, high)
+
+    def _band(self, group: Group, t: int) -> tuple[float, float, float]:
+        """The rate's numerator, and its bounds."""
+        beta1, beta2 = group["betas"]
+        rate = float(group["lr"]) * math.sqrt(1 - beta2**t) / (1 - beta1**t)
+        return rate, *bounds(group["final_lr"] * schedule_ratio(group), group["gamma"], t)
 
 
 class AMSBound(AdaBound):

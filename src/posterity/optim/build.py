@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from inspect import signature
+from dataclasses import dataclass, field, replace
+from inspect import Parameter, signature
 from typing import Any
 
 import torch
@@ -13,18 +13,23 @@ from posterity.core.errors import UsageError, unknown_name
 from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound
 from posterity.optim.ivon import IVON
+from posterity.optim.options import check_options
 from posterity.optim.sgld import SGLD
 from posterity.optim.yellowfin import YellowFin
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """An optimiser's class, its default rate, the settings that differ from the class's own, those it must be given."""
+    """An optimiser's class, its default rate, the settings that differ from the class's own, those it must be given.
+
+    A `joint` one tunes itself from the gradients of all groups together.
+    """
 
     make: Callable[..., torch.optim.Optimizer]
     lr: float
     settings: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
+    joint: bool = False
 
 
 def _own(make: Callable[..., torch.optim.Optimizer], *needs: str, **settings: Any) -> Recipe:
@@ -42,13 +47,27 @@ OPTIMIZERS: dict[str, Recipe] = {
     "radam": Recipe(torch.optim.RAdam, 1e-3),
     "adabound": _own(AdaBound),
     "amsbound": _own(AdaBound, amsbound=True),
-    "yellowfin": _own(YellowFin),
+    "yellowfin": replace(_own(YellowFin), joint=True),
     "adabayes": _own(AdaBayes, "batch_size"),
     "adabayes-fp": _own(AdaBayesFP),
     "ivon": _own(IVON, "ess"),
     "sgld": Recipe(SGLD, 3e-6, needs=("num_data",)),
     "psgld": Recipe(SGLD, 3e-8, {"preconditioned": True}, needs=("num_data",)),
 }
+
+
+def try_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse what the optimiser `name` would refuse, before there is anything to optimise."""
+    if options:
+        check_options(f"optimizer '{name}'", options, _defaults(OPTIMIZERS[name]))
+        given = dict.fromkeys(OPTIMIZERS[name].needs, 1)
+        build_optimizer(name, [{"params": [torch.nn.Parameter(torch.zeros(1))]}], **{**given, **options})
+
+
+def _defaults(recipe: Recipe) -> dict[str, Any]:
+    """What it can be told beside its parameters and its rate."""
+    taken = {k: p.default for k, p in signature(recipe.make).parameters.items() if k not in ("self", "params", "lr")}
+    return {k: 1 if default is Parameter.empty else default for k, default in taken.items()}
 
 
 def build_optimizer(
@@ -58,6 +77,7 @@ def build_optimizer(
     if name not in OPTIMIZERS:
         raise unknown_name("optimizer", name, OPTIMIZERS)
     recipe = OPTIMIZERS[name]
+    check_options(f"optimizer '{name}'", settings, _defaults(recipe))
     rate = recipe.lr if lr is None else lr
     if not rate > 0:
         raise UsageError(f"the learning rate must be positive, not {rate}")

@@ -12,20 +12,20 @@
     one-cycle  from `start` up to 1 over the first share `peak`, then down to `end`, both along half a cosine
     plateau    multiplied by `drop`, not below `floor`, after `patience` epochs without a better metric
 
-By step t is exact; by epoch it is that of the epoch's first step, so that the rate changes between epochs only.
 A warm-up over a share w of the training ramps linearly, (t / w) * factor(0), and leaves the rest of the training
 to the schedule, whose t then runs from 0 to 1. All but `plateau` are pure functions of t: they have no state to
-lose. `plateau` keeps its state, which goes into checkpoints.
+lose. `plateau` keeps its state, which goes into checkpoints. By epoch, t is that of the epoch's first step.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from posterity.core.errors import UsageError, unknown_name
+from posterity.optim.options import check_options
 
 
 class Schedule:
@@ -61,6 +61,9 @@ class Cosine(Schedule):
 
     floor: float = 0.0
 
+    def __post_init__(self) -> None:
+        _check_shares(floor=self.floor)
+
     def factor(self, progress: float) -> float:
         """(1 + cos(pi t)) / 2 above the floor."""
         return _fall(progress, 1.0, self.floor)
@@ -72,6 +75,9 @@ class Step(Schedule):
 
     milestones: Sequence[float] = (0.5, 0.75)
     drop: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check_shares(drop=self.drop, **{f"milestone {number}": m for number, m in enumerate(self.milestones, 1)})
 
     def factor(self, progress: float) -> float:
         """drop^k after k milestones."""
@@ -103,6 +109,7 @@ class Cyclic(Schedule):
     shape: str = "triangular"
 
     def __post_init__(self) -> None:
+        _check_shares(floor=self.floor)
         if self.shape not in ("triangular", "cosine"):
             raise unknown_name("shape of a cycle", self.shape, ("triangular", "cosine"))
         if self.cycles < 1:
@@ -125,6 +132,7 @@ class OneCycle(Schedule):
     end: float = 1e-4
 
     def __post_init__(self) -> None:
+        _check_shares(start=self.start, end=self.end)
         if not 0 < self.peak < 1:
             raise UsageError(f"one-cycle's peak is a share of the training between 0 and 1, not {self.peak}")
 
@@ -147,6 +155,14 @@ class Plateau(Schedule):
     best: float = field(default=math.inf, init=False)
     waited: int = field(default=0, init=False)
     current: float = field(default=1.0, init=False)
+
+    def __post_init__(self) -> None:
+        _check_shares(drop=self.drop, floor=self.floor)
+        if self.patience < 1 or self.threshold < 0:
+            raise UsageError(
+                f"a plateau needs a patience of at least 1 and a threshold of at least 0, not {self.patience} "
+                f"and {self.threshold}"
+            )
 
     def factor(self, progress: float) -> float:
         """As the metric has left it."""
@@ -175,8 +191,8 @@ class Plateau(Schedule):
 
 
 @dataclass(frozen=True)
-class Around(Schedule):
-    """A schedule that another one is changed by: epochs' records and state are the inner one's."""
+class Wrapped(Schedule):
+    """Another schedule, seen otherwise."""
 
     schedule: Schedule
 
@@ -194,18 +210,19 @@ class Around(Schedule):
 
 
 @dataclass(frozen=True)
-class ByEpoch(Around):
-    """`schedule` at the first step of each of `epochs` epochs."""
+class ByEpoch(Wrapped):
+    """Changes only between the `epochs` epochs."""
 
     epochs: int
 
     def factor(self, progress: float) -> float:
-        """The same for the whole epoch."""
+        """That at the beginning of the epoch."""
+        # The slack is rounding: step/steps may fall short of the epoch that begins with it.
         return self.schedule.factor(math.floor(progress * self.epochs + 1e-9) / self.epochs)
 
 
 @dataclass(frozen=True)
-class WarmUp(Around):
+class WarmUp(Wrapped):
     """A linear ramp over the first `share` of the training, then `schedule` over the rest."""
 
     share: float
@@ -237,15 +254,30 @@ SCHEDULES: dict[str, type[Schedule]] = {
 }
 
 
-def build_schedule(name: str, *, warmup: float = 0.0, by: str = "step", epochs: int = 1, **options: Any) -> Schedule:
-    """A schedule by its name, with a warm-up over the share `warmup`; `by` step, or by epoch of `epochs`."""
+def build_schedule(name: str, *, epochs: int | None = None, **options: Any) -> Schedule:
+    """A schedule by its name.
+
+    Beside the schedule's own `options` (its fields) there are `warmup`, the share of the training in which the rate is
+    ramped up, and `by`: "step" or "epoch", for which the number of `epochs` must be known.
+    """
     if name not in SCHEDULES:
         raise unknown_name("schedule", name, SCHEDULES)
-    try:
-        schedule = SCHEDULES[name](**options)
-    except TypeError as error:
-        raise UsageError(f"schedule '{name}': {error}") from error
+    own = {f.name: f.default for f in fields(SCHEDULES[name]) if f.init}  # type: ignore[arg-type]
+    check_options(f"schedule '{name}'", options, {**own, "warmup": 0.0, "by": "step"})
+    warmup, by = options.pop("warmup", 0.0), options.pop("by", "step")
+    schedule = SCHEDULES[name](**options)
+    if warmup:
+        schedule = WarmUp(schedule, warmup)
     if by not in ("step", "epoch"):
-        raise unknown_name("schedule's pace", by, ("step", "epoch"))
-    schedule = WarmUp(schedule, warmup) if warmup else schedule
-    return ByEpoch(schedule, epochs) if by == "epoch" else schedule
+        raise unknown_name("rhythm of a schedule", by, ("step", "epoch"))
+    if by == "epoch":
+        if epochs is None:
+            raise UsageError("a schedule by epoch needs the number of epochs")
+        schedule = ByEpoch(schedule, epochs)
+    return schedule
+
+
+def _check_shares(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 <= value <= 1:
+            raise UsageError(f"a schedule's {name} must lie in [0, 1], not {value}")

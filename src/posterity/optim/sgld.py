@@ -10,8 +10,9 @@ Limits: as lr -> 0 the stationary density is exp(-U/T); T = 0 is gradient descen
 quadratic U with curvature a the stationary variance is T/(a (1 - lr a/4)): lr a must be small. [2]'s term with the
 derivative of G is left out, as in its own experiments.
 
-The noise has mean 0 and variance 1 exactly and 2^16 values, the normal distribution's quantiles: it takes half the
-time of finer noise, and what is sampled are sums over many steps, which know only its first moments.
+The noise has 2^13 values, the normal distribution's quantiles, with mean 0 and variance 1 exactly, and is drawn two
+numbers at a time from 2^14 uncorrelated pairs. It takes a third of the time of finer noise, and what is sampled are
+sums over many steps, which know only its first moments.
 
 [1] Welling and Teh, Bayesian learning via stochastic gradient Langevin dynamics, 2011.
 [2] Li, Chen, Carlson, Carin, Preconditioned stochastic gradient Langevin dynamics, 2016.
@@ -78,24 +79,32 @@ class SGLD(BlockOptimizer):
             w.add_(g, alpha=-drift).add_(noise.like(w), alpha=spread)
 
         def move_preconditioned(w: Tensor, g: Tensor, v: Tensor, scratch: Tensor) -> None:
+            eps = noise.like(w) if spread else scratch  # first: making it takes the cache for itself
             v.mul_(ALPHA).addcmul_(g, g, value=1 - ALPHA)
-            root = v.sqrt().add_(EPS).sqrt_()  # of 1/G
+            root = torch.sqrt(v, out=scratch).add_(EPS).sqrt_()  # of 1/G
             if spread:
-                w.addcdiv_(noise.like(w).addcdiv_(g, root, value=-drift / spread), root, value=spread)
+                w.addcdiv_(eps.addcdiv_(g, root, value=-drift / spread), root, value=spread)
             else:
-                w.addcdiv_(torch.div(g, root, out=scratch), root, value=-drift)
+                w.addcdiv_(g / root, root, value=-drift)
 
         return move_preconditioned if group["preconditioned"] else move
 
+    def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
+        """Of the gradient of the mean loss."""
+        drift = torch.tensor(0.5 * float(group["lr"]) * group["num_data"])
+        return drift / (state["v"].sqrt() + EPS) if group["preconditioned"] else drift
+
 
 class StepNoise:
-    """Noise with mean 0 and variance 1, from 16 random bits an element."""
+    """Noise with mean 0 and variance 1, from 16 random bits a pair of elements."""
 
     def __init__(self, state: Tensor) -> None:
         self._bits = np.random.SFC64(0)
         whole = self._bits.state
         whole["state"]["state"] = state.cpu().numpy().view(np.uint64).copy()
         self._bits.state = whole
+        self._index = torch.empty(0, dtype=torch.int32)
+        self._pairs = torch.empty(0, dtype=PAIRS.dtype)
 
     @staticmethod
     def begin(seed: int) -> Tensor:
@@ -103,9 +112,16 @@ class StepNoise:
         return _words(np.random.SFC64(derive(seed, "langevin")))
 
     def like(self, block: Tensor) -> Tensor:
-        """Noise of the block's shape, dtype and device."""
-        bits = self._bits.random_raw(-(-block.numel() // 4)).view(np.uint16)[: block.numel()]
-        return QUANTILES.index_select(0, torch.from_numpy(bits).int()).view(block.shape).to(block)
+        """Noise of the block's shape, dtype and device; the next call overwrites it."""
+        count = -(-block.numel() // 2)
+        if count > len(self._index):  # memory is made once a step: new memory costs as much as the noise
+            self._index = torch.empty(count, dtype=torch.int32)
+            self._pairs = torch.empty(count, dtype=PAIRS.dtype)
+        index, pairs = self._index[:count], self._pairs[:count]
+        bits = self._bits.random_raw(-(-count // 4)).view(np.uint16)[:count]
+        np.copyto(index.numpy(), np.right_shift(bits, 16 - INDEX_BITS, out=bits))
+        values = torch.index_select(PAIRS, 0, index, out=pairs).view(torch.float32)
+        return values[: block.numel()].view(block.shape).to(block)
 
     def state(self) -> Tensor:
         """The generator's state, an int64 vector."""
@@ -123,7 +139,20 @@ def _quantiles(count: int) -> Tensor:
     return (values / values.square().mean().sqrt()).float()
 
 
-QUANTILES = _quantiles(2**16)
+def _pairs(bits: int) -> Tensor:
+    """Quantiles x, each with y and with -y, y the quantile at x's number with its bits reversed: the pairs are spread
+    evenly over the plane, and all odd moments, also the mixed ones, are 0."""
+    number = torch.arange(2**bits)
+    reverse = torch.zeros_like(number)
+    for bit in range(bits):
+        flipped = bit % 3 == 0  # or the extremes would meet: 0 reversed is 0
+        reverse |= (((number >> bit) & 1) ^ flipped) << (bits - 1 - bit)
+    x, y = _quantiles(2**bits), _quantiles(2**bits)[reverse]
+    return torch.stack([x.repeat(2), torch.cat([y, -y])], 1).view(torch.int64).squeeze(1)
+
+
+INDEX_BITS = 14
+PAIRS = _pairs(INDEX_BITS - 1)  # two single-precision numbers in 64 bits
 
 
 class SampleCollector:

@@ -39,6 +39,10 @@ class BlockOptimizer(Optimizer):
         """The function that makes step `t` on a block: (weights, grad, *vectors in the order of `fresh`, scratch)."""
         raise NotImplementedError
 
+    def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
+        """What multiplied the average gradient in the last step, of the parameter's shape or one for all."""
+        raise NotImplementedError
+
     def check(self, group: Group) -> None:
         """Refuse settings that make no sense."""
         raise NotImplementedError

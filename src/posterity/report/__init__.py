@@ -7,6 +7,7 @@ from posterity.report.figures import (
     reliability_diagram,
     save,
     training_curves,
+    tuning_curves,
 )
 from posterity.report.run_figures import write_evaluation_figures, write_training_figure
 
@@ -17,6 +18,7 @@ __all__ = [
     "reliability_diagram",
     "save",
     "training_curves",
+    "tuning_curves",
     "write_evaluation_figures",
     "write_training_figure",
 ]

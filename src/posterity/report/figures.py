@@ -1,4 +1,4 @@
-"""Figures of a report: training curves, reliability, confidence on known and unknown inputs, regression.
+"""Figures of a report: training, YellowFin's tuning, reliability, confidence on known and unknown inputs, regression.
 
 Each function returns a `matplotlib.figure.Figure` that belongs to nobody else (pyplot's global state is
 not touched, so no display is needed), and `save` writes it as a PNG. Colours are Okabe and Ito's, which
@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -40,6 +40,14 @@ NLL: Panel = ("nll per datum (nats)", {"nll": "train", "val_nll": "validation"})
 KL: Panel = ("kl, all weights (nats)", {"kl": "kl"})
 ACCURACY: Panel = ("accuracy", {"accuracy": "train", "val_accuracy": "validation"})
 RMSE: Panel = ("rmse (units of y)", {"rmse": "train", "val_rmse": "validation"})
+MOMENTUM = "momentum mu"
+TUNING: tuple[Panel, ...] = (
+    ("squared gradient norm", {"h_max": "h_max", "h_min": "h_min"}),
+    ("variance of the gradient C", {"C": "C"}),
+    ("distance to the optimum D", {"D": "D"}),
+    (MOMENTUM, {"mu": "mu"}),
+    ("rate lr", {"lr": "lr"}),
+)
 
 
 def training_curves(history: Sequence[Mapping[str, float]]) -> Figure:
@@ -52,7 +60,28 @@ def training_curves(history: Sequence[Mapping[str, float]]) -> Figure:
             "expected at least one of nll, kl, accuracy, rmse, or their val_ forms."
         )
     axis = next((key for key in ("epoch", "step") if key in recorded), "record")
-    figure, all_axes = _row(len(panels), width=3.9, height=3.1)
+    return _curves(history, panels, axis, width=3.9)
+
+
+def tuning_curves(history: Sequence[Mapping[str, float]]) -> Figure:
+    """What YellowFin measured (h_min, h_max, C, D) and chose (mu, lr), by epoch."""
+    _require({"records": history} if history else {}, "history")
+    figure = _curves(history, TUNING, "epoch", width=2.9)
+    for axes in figure.axes:
+        if axes.get_ylabel() == MOMENTUM:
+            axes.set_ylim(0, 1)
+        else:
+            axes.set_yscale("log")
+            low, high = axes.get_ylim()
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
+            axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    return figure
+
+
+def _curves(history: Sequence[Mapping[str, float]], panels: Sequence[Panel], axis: str, *, width: float) -> Figure:
+    """A panel for each, with a line for each of its keys over `axis`."""
+    figure, all_axes = _row(len(panels), width=width, height=3.1)
     for axes, (label, keys) in zip(all_axes, panels, strict=True):
         for colour, (key, name) in zip(COLOURS, keys.items(), strict=False):
             points = [(record.get(axis, i), record[key]) for i, record in enumerate(history, 1) if key in record]

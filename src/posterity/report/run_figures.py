@@ -9,15 +9,28 @@ from torch import Tensor
 
 from posterity.experiments import Evaluation
 from posterity.metrics import reliability
-from posterity.report.figures import confidence_histograms, reliability_diagram, save, training_curves
-from posterity.training.history import read_history
+from posterity.report.figures import confidence_histograms, reliability_diagram, save, training_curves, tuning_curves
+from posterity.training.history import Record, read_history
 
 
 def write_training_figure(run_path: Path) -> Path:
-    """Curves of nll, kl and accuracy or rmse by epoch."""
-    place = run_path / "figures" / "training.png"
-    save(training_curves(read_history(run_path / "history.jsonl")), place)
+    """Curves of nll, kl and accuracy or rmse by epoch; where YellowFin was at work, of its tuning, too."""
+    place, history = run_path / "figures" / "training.png", read_history(run_path / "history.jsonl")
+    save(training_curves(history), place)
+    for name, records in _tunings(history).items():
+        save(tuning_curves(records), place.with_name(name))
     return place
+
+
+def _tunings(history: list[Record]) -> dict[str, list[Record]]:
+    """By figure, YellowFin's measurements and their epochs: one tuner, or one for each of some groups."""
+    found: dict[str, list[Record]] = {}
+    for record in history:
+        tuned = {name: group["yellowfin"] for name, group in record.get("groups", {}).items() if "yellowfin" in group}
+        for number, (name, measured) in enumerate(tuned.items()):
+            place = f"yellowfin-{name}.png" if number else "yellowfin.png"
+            found.setdefault(place, []).append({"epoch": record["epoch"], **measured})
+    return found
 
 
 def write_evaluation_figures(folder: Path, evaluations: Mapping[str, Evaluation]) -> list[Path]:

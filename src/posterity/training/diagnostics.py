@@ -1,7 +1,8 @@
 """What an epoch's record says of the weights' health, beside the losses.
 
     gradient_norm    Euclidean norm of a group's gradient in the epoch's last step
-    effective_rate   quantiles of lr / (sqrt(<g^2>) + eps), for Adam, AMSGrad (its running maximum) and AdamW
+    effective_rate   quantiles of what multiplies the average gradient in that step (optim.rates)
+    yellowfin        what the tuner has measured and chosen: h_min, h_max, C, D, mu, lr
     snr              quantiles of |mean| / sd over the weights
     kl_by_layer      in nats
 
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from posterity.bayesian import BayesianModule
+from posterity.optim import YellowFin, effective_rates
 from posterity.training.groups import ParameterGroup
 
 QUANTILES = (0.1, 0.5, 0.9)
@@ -28,7 +30,7 @@ AT_MOST = 2**16  # weights that quantiles are taken over
 def group_diagnostics(groups: list[ParameterGroup], gradient_norms: dict[str, float]) -> dict[str, Any]:
     """Rate, gradient norm and effective rates by group."""
     return {
-        group.name: {"lr": group.lr, "gradient_norm": gradient_norms[group.name], **_effective(group)}
+        group.name: {"lr": group.lr, "gradient_norm": gradient_norms[group.name], **_effective(group), **_tuning(group)}
         for group in groups
     }
 
@@ -59,18 +61,17 @@ def health_warnings(net: BayesianModule, kl_by_layer: dict[str, float], *, nll: 
     return found
 
 
-def _effective(group: ParameterGroup) -> dict[str, list[float]]:
-    if not isinstance(group.optimizer, (torch.optim.Adam, torch.optim.AdamW)):
+def _effective(group: ParameterGroup) -> dict[str, Any]:
+    found = [(p, effective_rates(group.optimizer, p)) for p in group.parameters]
+    known = [rates.expand(p.shape).flatten() for p, rates in found if rates is not None]
+    return {"effective_rate": _quantiles(torch.cat(known))} if known else {}
+
+
+def _tuning(group: ParameterGroup) -> dict[str, Any]:
+    """With the first of the groups that share it."""
+    if group.index or not isinstance(group.optimizer, YellowFin):
         return {}
-    settings = group.optimizer.param_groups[0]
-    rates = []
-    for parameter in group.parameters:
-        kept = group.optimizer.state.get(parameter, {})
-        if kept:
-            correction = 1 - settings["betas"][1] ** float(kept["step"])
-            square = kept.get("max_exp_avg_sq", kept["exp_avg_sq"]) / correction
-            rates.append((group.lr / (square.sqrt() + settings["eps"])).flatten())
-    return {"effective_rate": _quantiles(torch.cat(rates))} if rates else {}
+    return {"yellowfin": {name: float(f"{value:.6g}") for name, value in group.optimizer.measurements().items()}}
 
 
 def _quantiles(values: Tensor) -> list[float]:

@@ -4,12 +4,13 @@
     by ratio     lr_sd = lr_ratio * lr_mean
     alternating  for `alternate` epochs the standard deviations stand still, for as many the rest does, and so on
 
-A group's rate is base_lr * schedule.factor(share of the training done).
-
 IVON trains the whole posterior in one group (training.ivon). SGLD, plain or preconditioned, moves a point network with
     U = (num_data / temperature) loss,    loss = nll + temperature (-log prior) / num_data
 whose Langevin dynamics samples exp(-U) = P(y | w)^(1 / temperature) prior(w): what the tempered ELBO's q approximates.
 Under both, deterministic weights are trained by Adam.
+
+A group's rate is base_lr * schedule.factor(share of the training done). Groups with the same self-tuning optimiser
+(YellowFin) share one, which measures all their gradients even where only some of them step.
 """
 
 from __future__ import annotations
@@ -37,46 +38,64 @@ SAMPLERS = ("ivon", *LANGEVIN)
 class ParameterGroup:
     """Some parameters, the optimiser that moves them and the schedule of its rate."""
 
-    def __init__(self, name: str, optimizer: torch.optim.Optimizer, schedule: Schedule) -> None:
-        self.name, self.optimizer, self.schedule = name, optimizer, schedule
-        self.base_lr: float = optimizer.param_groups[0]["lr"]
+    def __init__(self, name: str, optimizer: torch.optim.Optimizer, schedule: Schedule, index: int = 0) -> None:
+        self.name, self.optimizer, self.schedule, self.index = name, optimizer, schedule, index
+        self.base_lr: float = self.settings["lr"]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The optimiser's settings for it."""
+        settings: dict[str, Any] = self.optimizer.param_groups[self.index]
+        return settings
 
     @property
     def parameters(self) -> list[nn.Parameter]:
         """Its parameters."""
-        parameters: list[nn.Parameter] = self.optimizer.param_groups[0]["params"]
+        parameters: list[nn.Parameter] = self.settings["params"]
         return parameters
 
     @property
     def lr(self) -> float:
         """The rate of the last step."""
-        rate: float = self.optimizer.param_groups[0]["lr"]
+        rate: float = self.settings["lr"]
         return rate
 
     def gradients(self) -> list[Tensor]:
         """The gradients there are."""
         return [p.grad for p in self.parameters if p.grad is not None]
 
-    def step(self, progress: float) -> None:
-        """One step at the schedule's rate."""
-        self.optimizer.param_groups[0]["lr"] = self.base_lr * self.schedule.factor(progress)
-        self.optimizer.step()
-
     def state(self) -> dict[str, Any]:
-        """Optimiser and schedule."""
-        return {"name": self.name, "optimizer": self.optimizer.state_dict(), "schedule": self.schedule.state()}
+        """Optimiser and schedule; a shared optimiser goes with the first group."""
+        optimizer = {} if self.index else self.optimizer.state_dict()
+        return {"name": self.name, "optimizer": optimizer, "schedule": self.schedule.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """The inverse of `state`."""
         if state["name"] != self.name:
             raise UsageError(f"the run has a group of weights '{state['name']}' where this network has '{self.name}'")
-        self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.restore(state["schedule"])
+        if self.index:
+            return
+        self.optimizer.load_state_dict(state["optimizer"])
         # Fused optimisers run over the raw memory: moments must lie as their parameter does (channels-last, say).
         for parameter, kept in self.optimizer.state.items():
             for key, value in kept.items():
                 if isinstance(value, Tensor) and isinstance(parameter, Tensor) and value.shape == parameter.shape != ():
                     kept[key] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+
+
+def step_groups(groups: list[ParameterGroup], progress: float) -> None:
+    """One step of these groups at their schedules' rates; what else a shared optimiser has stands still."""
+    moving: dict[int, list[ParameterGroup]] = {}
+    for group in groups:
+        group.settings["lr"] = group.base_lr * group.schedule.factor(progress)
+        moving.setdefault(id(group.optimizer), []).append(group)
+    for together in moving.values():
+        optimizer, indices = together[0].optimizer, [group.index for group in together]
+        if len(optimizer.param_groups) > 1:
+            for index, settings in enumerate(optimizer.param_groups):
+                settings["still"] = index not in indices
+        optimizer.step()
 
 
 def build_groups(net: BayesianModule, settings: Settings, *, num_data: int, batch_size: int) -> list[ParameterGroup]:
@@ -89,7 +108,8 @@ def build_groups(net: BayesianModule, settings: Settings, *, num_data: int, batc
     known = {id(p) for parameters in groups.values() for p in parameters}
     groups["deterministic"] = [p for p in net.parameters() if p.requires_grad and id(p) not in known]
     given = {"num_data": num_data, "batch_size": batch_size}
-    built = []
+    built: list[ParameterGroup] = []
+    shared: dict[tuple[str, str], torch.optim.Optimizer] = {}
     for name, parameters in groups.items():
         if not parameters:
             continue
@@ -97,12 +117,22 @@ def build_groups(net: BayesianModule, settings: Settings, *, num_data: int, batc
         if optimizer in SAMPLERS:
             raise UsageError(f"'{optimizer}' cannot train the standard deviations by themselves")
         needed = {key: given[key] for key in OPTIMIZERS[optimizer].needs if key not in options}
-        made = build_optimizer(optimizer, [{"params": parameters}], lr=lr, **needed, **options)
+        same = (optimizer, repr(sorted(options.items())))
+        if same in shared:
+            made = shared[same]
+            made.add_param_group({"params": parameters, "lr": lr})
+        else:
+            made = build_optimizer(optimizer, [{"params": parameters}], lr=lr, **needed, **options)
+        if OPTIMIZERS[optimizer].joint:
+            shared[same] = made
         if getattr(made, "batch_size", 0) is None:
             made.batch_size = batch_size  # type: ignore[attr-defined]
         if schedule == "plateau":  # each group by what it can change
             schedule_options = {"metric": "kl" if name == SD else "nll", **schedule_options}
-        built.append(ParameterGroup(name, made, build_schedule(schedule, epochs=settings.epochs, **schedule_options)))
+        index = len(made.param_groups) - 1
+        built.append(
+            ParameterGroup(name, made, build_schedule(schedule, epochs=settings.epochs, **schedule_options), index)
+        )
     return built
 
 
@@ -155,15 +185,11 @@ def active(name: str, epoch: int, settings: Settings) -> bool:
 def _plan(name: str, settings: Settings) -> tuple[str, float | None, dict[str, Any], str, dict[str, Any]]:
     mean_lr = OPTIMIZERS[settings.optimizer].lr if settings.lr is None else settings.lr
     if name != SD:
-        options, schedule_options = dict(settings.optimizer_options), dict(settings.schedule_options)
-        return settings.optimizer, mean_lr, options, settings.schedule, schedule_options
+        return settings.optimizer, mean_lr, dict(settings.optimizer_options), *settings.schedule_of(sd=False)
     same = settings.optimizer_sd is None or settings.optimizer_sd == settings.optimizer
     optimizer = settings.optimizer_sd or settings.optimizer
-    options = dict(settings.optimizer_options if same and not settings.optimizer_sd_options else {})
-    options |= settings.optimizer_sd_options
+    options = {**(settings.optimizer_options if same else {}), **settings.optimizer_sd_options}
     lr = settings.lr_sd
     if lr is None:
         lr = settings.lr_ratio * mean_lr if settings.lr_ratio is not None else (mean_lr if same else None)
-    if settings.schedule_sd is None:
-        return optimizer, lr, options, settings.schedule, dict(settings.schedule_options)
-    return optimizer, lr, options, settings.schedule_sd, dict(settings.schedule_sd_options)
+    return optimizer, lr, options, *settings.schedule_of(sd=True)

@@ -104,6 +104,13 @@ class PosteriorIVON(torch.optim.Optimizer):
         rho.copy_(rho_of(standard_deviation(state["curvature"], group["ess"])))
         return loss
 
+    def element_rates(self, group: dict[str, Any], state: dict[str, Any]) -> Tensor:
+        """lr times the initial curvature over the present one: what multiplies the average gradient."""
+        if not group["rescale_lr"]:
+            return float(group["lr"]) / state["curvature"]
+        parts = zip(state["curvature"].split(self.sizes), state["initial"], strict=True)
+        return torch.cat([float(group["lr"]) * initial / part for part, initial in parts])
+
 
 def _number(precision: Tensor, name: str) -> float:
     if precision.numel() != 1:

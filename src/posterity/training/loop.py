@@ -27,7 +27,7 @@ from posterity.objectives import Loss, kl_by_weight, kl_weights, negative_elbo
 from posterity.training.averaging import averaged_state, restored_average
 from posterity.training.callbacks import Callback
 from posterity.training.diagnostics import group_diagnostics, health_warnings, signal_to_noise
-from posterity.training.groups import active, build_groups
+from posterity.training.groups import active, build_groups, step_groups
 from posterity.training.history import History, Record
 from posterity.training.scoring import brief_score
 from posterity.training.settings import Settings
@@ -108,9 +108,8 @@ class Training:
         self._add_up(loss, y)
         for callback in self.callbacks:
             callback.on_step(self, loss)
-        for group in self.groups:
-            if active(group.name, self.epoch, self.settings):
-                group.step(self.step / self.total_steps)
+        moving = [group for group in self.groups if active(group.name, self.epoch, self.settings)]
+        step_groups(moving, self.step / self.total_steps)
         self.step += 1
         for callback in self.callbacks:
             callback.on_step_end(self)

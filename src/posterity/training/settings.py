@@ -12,7 +12,7 @@ from posterity.averaging import AVERAGES, HWA
 from posterity.averaging.hwa import DEFAULT_RANK as DEFAULT_AVERAGE_RANK
 from posterity.core.errors import UsageError, unknown_name
 from posterity.objectives import kl_weights
-from posterity.optim import OPTIMIZERS, build_schedule
+from posterity.optim import OPTIMIZERS, build_schedule, try_options
 
 LANGEVIN = ("sgld", "psgld")
 
@@ -30,7 +30,8 @@ class Settings:
     val_samples   weight samples in each validation
 
     The standard deviations are trained like the means unless one of these is given (training.groups):
-    optimizer_sd, lr_sd (or lr_ratio, times the means' rate), schedule_sd, and their options
+    optimizer_sd, lr_sd (or lr_ratio, times the means' rate), schedule_sd, and their options, which are added to the
+    means' where the optimiser or the schedule is the means'
     alternate     epochs for which the means are trained, then the standard deviations, and so on
 
     average            "swa" or "hwa": average the iterates along the training (averaging); "samples": keep them all,
@@ -85,9 +86,10 @@ class Settings:
         for optimizer in (self.optimizer, self.optimizer_sd):
             if optimizer is not None and optimizer not in OPTIMIZERS:
                 raise unknown_name("optimizer", optimizer, OPTIMIZERS)
-        build_schedule(self.schedule, **self.schedule_options)
-        if self.schedule_sd is not None:
-            build_schedule(self.schedule_sd, **self.schedule_sd_options)
+        try_options(self.optimizer, self.optimizer_options)
+        try_options(self.optimizer_sd or self.optimizer, self.optimizer_sd_options)
+        for name, options in (self.schedule_of(sd=False), self.schedule_of(sd=True)):
+            build_schedule(name, epochs=self.epochs, **options)
         kl_weights(1, self.kl_decay)
         if self.average is not None and self.average not in AVERAGES:
             raise unknown_name("average", self.average, AVERAGES)
@@ -101,6 +103,12 @@ class Settings:
     def averaging(self) -> str | None:
         """What is made of the iterates beside the last: Langevin dynamics is run for its samples."""
         return self.average or ("samples" if self.optimizer in LANGEVIN else None)
+
+    def schedule_of(self, *, sd: bool) -> tuple[str, dict[str, Any]]:
+        """Name and options of the means' schedule, or of the standard deviations'."""
+        if sd and self.schedule_sd is not None:
+            return self.schedule_sd, dict(self.schedule_sd_options)
+        return self.schedule, {**self.schedule_options, **(self.schedule_sd_options if sd else {})}
 
     @classmethod
     def of(cls, **settings: Any) -> Settings:

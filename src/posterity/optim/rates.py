@@ -1,0 +1,99 @@
+"""Effective rates: what multiplies the average gradient, element by element, in the last step.
+
+    sgd, sgld        lr;  lr num_data / 2
+    yellowfin        factor rate ramp
+    adam, adamw      lr / (sqrt(<g^2>) + eps)                    amsgrad: with the running maximum of v
+    radam            lr rectification / (sqrt(<g^2>) + eps),     lr while there is no rectification yet
+    rmsprop          lr / (sqrt(v) + eps)                        centred: v - (mean gradient)^2
+    adagrad          lr / (1 + (t - 1) lr_decay) / (sqrt(sum g^2) + eps)
+    adabound         rate, between its bounds
+    adabayes, -fp    s2_post, times what makes g that of a sum
+    ivon             lr (hess_init + delta) / (h + delta)        without rescale_lr: lr / (h + delta)
+    psgld            lr num_data / 2 / (sqrt(V) + 1e-5)
+
+The average is the bias-corrected <g> (AdaBound: its m; rmsprop, adagrad and sgld: g; sgd and yellowfin: the momentum).
+Our own optimisers answer for themselves (`element_rates`), the others' are here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer
+
+from posterity.optim.ivon import IVON
+from posterity.optim.stepping import Group
+
+State = dict[str, Any]
+
+
+def effective_rates(optimizer: Optimizer, p: Tensor) -> Tensor | None:
+    """The rates of the parameter, of its shape or one for all; None before its first step or if they are not known."""
+    state: State = optimizer.state.get(p) or {}
+    if not state and not isinstance(optimizer, torch.optim.SGD):
+        return None
+    group = next(g for g in optimizer.param_groups if any(q is p for q in g["params"]))
+    for kind, rates in KNOWN.items():
+        if isinstance(optimizer, kind):
+            return rates(group, state)
+    own: Callable[[Group, State], Tensor] | None = getattr(optimizer, "element_rates", None)
+    return own(group, state) if own else None
+
+
+def _sgd(group: Group, state: State) -> Tensor:
+    return torch.tensor(float(group["lr"]))
+
+
+def _adam(group: Group, state: State) -> Tensor:
+    correction = 1 - group["betas"][1] ** float(state["step"])
+    square: Tensor = state["max_exp_avg_sq"] if "max_exp_avg_sq" in state else state["exp_avg_sq"]
+    return _over(group["lr"], (square / correction).sqrt() + group["eps"])
+
+
+def _radam(group: Group, state: State) -> Tensor:
+    beta2, t = group["betas"][1], float(state["step"])
+    correction = 1 - beta2**t
+    longest = 2 / (1 - beta2) - 1
+    length = longest - 2 * t * beta2**t / correction
+    if length <= 5:
+        return _sgd(group, state)
+    rectification = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+    square: Tensor = state["exp_avg_sq"]
+    return _over(group["lr"] * math.sqrt(rectification * correction), square.sqrt() + group["eps"])
+
+
+def _rmsprop(group: Group, state: State) -> Tensor:
+    square: Tensor = state["square_avg"]
+    if group["centered"]:
+        square = square - state["grad_avg"].square()
+    return _over(group["lr"], square.sqrt() + group["eps"])
+
+
+def _adagrad(group: Group, state: State) -> Tensor:
+    lr = group["lr"] / (1 + (float(state["step"]) - 1) * group["lr_decay"])
+    total: Tensor = state["sum"]
+    return _over(lr, total.sqrt() + group["eps"])
+
+
+def _ivon(group: Group, state: State) -> Tensor:
+    rescaled = group["hess_init"] + group["weight_decay"] if group["rescale_lr"] else 1.0
+    return _over(group["lr"] * rescaled, state["curvature"])
+
+
+def _over(rate: float, size: Tensor) -> Tensor:
+    return size.reciprocal().mul_(float(rate))
+
+
+KNOWN: dict[type[Optimizer], Callable[[Group, State], Tensor]] = {
+    torch.optim.SGD: _sgd,
+    torch.optim.RAdam: _radam,
+    torch.optim.Adam: _adam,
+    torch.optim.AdamW: _adam,
+    torch.optim.RMSprop: _rmsprop,
+    torch.optim.Adagrad: _adagrad,
+    IVON: _ivon,
+}
