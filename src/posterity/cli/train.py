@@ -84,7 +84,7 @@ def run_options() -> list[inspect.Parameter]:
     kind = inspect.Parameter.KEYWORD_ONLY
     parameters = []
     for name, field in Run.model_fields.items():
-        types = [t for t in (field.annotation, *get_args(field.annotation)) if t in (int, float, str)]
+        types = [t for t in (field.annotation, *get_args(field.annotation)) if t in (bool, int, float, str)]
         plain = str if name in (*LISTS, *NUMBER_OR_NAME) or not types else types[0]
         default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
         shown = "" if default in (None, "") else f"; default {default}"

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.models import MODELS
 from posterity.optim import OPTIMIZERS
+from posterity.priors import PENALTIES
 from posterity.training import Settings
 from posterity.training.groups import SAMPLERS
 
@@ -27,6 +28,7 @@ else:
 TRAINING = (
     "epochs", "batch_size", "optimizer", "lr", "schedule", "temperature", "kl_decay", "samples",
     "clip", "patience", "val_samples", "seed", "optimizer_sd", "lr_sd", "lr_ratio", "schedule_sd", "alternate",
+    "learn_prior",
 )  # fmt: skip
 _DEFAULT = Settings()
 _TRAINERS = [name for name in OPTIMIZERS if name not in SAMPLERS]
@@ -46,7 +48,21 @@ class Run(BaseModel):
     model: str = Field("lenet5", description=f"the network: {', '.join(MODELS)}")
     hidden: tuple[int, ...] | None = Field(None, description="widths of an mlp's hidden layers, such as 400,400")
     posterior: str = Field("mean_field", description="mean_field (Bayesian) or point (frequentist)")
+    prior: Literal["gaussian", "laplace", "student_t", "mixture"] = Field(
+        "gaussian",
+        description="the prior's shape: gaussian, laplace, student_t, or mixture (its wide part has prior_scale)",
+    )
     prior_scale: float | str = Field("kaiming", description="prior's sd: a number, kaiming, xavier or glorot")
+    learn_prior: bool = Field(
+        _DEFAULT.learn_prior, description="set the prior's scale by empirical Bayes after each epoch"
+    )
+    penalty: str | None = Field(
+        None,
+        description=f"the prior that this penalty stands for, instead of prior and prior_scale: {', '.join(PENALTIES)}",
+    )
+    penalty_factor: float = Field(
+        _DEFAULT.penalty_factor, gt=0, allow_inf_nan=False, description="factor on the penalty; 1 is theory"
+    )
     rho: float = Field(-5.0, allow_inf_nan=False, description="initial rho of every weight: sd = softplus(rho)")
     deterministic: tuple[str, ...] = Field(
         (), description="weights that are not Bayesian, by name patterns such as 0.*,*.bias"

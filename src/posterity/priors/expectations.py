@@ -125,9 +125,7 @@ class _ExpectedNorm(torch.autograd.Function):
         # The slopes' own ends: t -> 0, where M = c = 1; for t -> inf they vanish faster than the value's.
         low, high = _geometric(-(FIRST - 1)), _geometric(LAST + 1)
         factor = STEP / math.sqrt(math.pi)
-        ctx.save_for_backward(
-            2 * mean * factor * (to_mean + low) / size, 2 * sd * factor * (to_variance + low) / size
-        )
+        ctx.save_for_backward(2 * mean * factor * (to_mean + low) / size, 2 * sd * factor * (to_variance + low) / size)
         return (factor * size * (total + low + high)).squeeze(-1)
 
     @staticmethod

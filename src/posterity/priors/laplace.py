@@ -45,7 +45,7 @@ class FlatLaplace(LocationScale):
 
     def quantile(self, noise: Tensor) -> Tensor:
         """In closed form, from the nearer tail."""
-        tail = torch.special.log_ndtr(-noise.abs()) + math.log(2)
+        tail: Tensor = torch.special.log_ndtr(-noise.abs()) + math.log(2)
         return -noise.sign() * tail * math.sqrt(0.5)
 
     def expected_log_density(self, mean: Tensor, sd: Tensor) -> Tensor:

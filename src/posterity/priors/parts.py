@@ -56,10 +56,8 @@ class Parts:
         if any(isinstance(prior, FlatParts) for prior in priors):
             raise UsageError("parts cannot themselves be made of parts: write their patterns in one")
         if all(isinstance(prior, FlatGaussian) for prior in priors):
-            sd, mean = (
-                scatter([v(prior).expand(len(prior.sd)) for prior in priors], layout.sizes, places)
-                for v in (lambda p: p.sd, lambda p: p.mean)
-            )
+            sd = scatter([prior.sd for prior in priors], layout.sizes, places)
+            mean = scatter([prior.mean.expand(len(prior.sd)) for prior in priors], layout.sizes, places)
             return FlatGaussian(sd, mean if bool((mean != 0).any()) else None)
         return FlatParts(priors, sizes=layout.sizes, places=places)
 
@@ -125,13 +123,19 @@ class FlatParts(Prior):
             raise UsageError(f"these parts have tensors of sizes {self.sizes}, not {list(sizes)}")
         for number, prior in enumerate(self._priors()):
             own = [s for s, p in zip(sizes, self.places, strict=True) if p == number]
-            prior.fit_scale(*(gather(v, sizes, self.places, number) for v in (mean, sd)), own)
+            own_mean, own_sd = (gather(v, sizes, self.places, number) for v in (mean, sd))
+            prior.fit_scale(own_mean, own_sd, own)
 
     @classmethod
     def empty(
-        cls, num_weights: int, *, parts: Sequence[Mapping[str, Any]], sizes: Sequence[int], places: Sequence[int],
+        cls,
+        num_weights: int,
+        *,
+        parts: Sequence[Mapping[str, Any]] = (),
+        sizes: Sequence[int] = (),
+        places: Sequence[int] = (),
         **options: Any,
-    ) -> FlatParts:  # fmt: skip
+    ) -> FlatParts:
         """The same parts, to be loaded."""
         lengths = [sum(s for s, p in zip(sizes, places, strict=True) if p == k) for k in range(len(parts))]
         priors = [SIMPLE[part["kind"]].empty(n, **part) for part, n in zip(parts, lengths, strict=True)]

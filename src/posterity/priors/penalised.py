@@ -121,7 +121,9 @@ class FlatPenalty(Prior):
         return torch.cat(parts, dim=-1)
 
     @classmethod
-    def empty(cls, num_weights: int, *, penalty: str, tensors: Iterable[Any], **options: Any) -> FlatPenalty:
+    def empty(
+        cls, num_weights: int, *, penalty: str = "l2", tensors: Iterable[Any] = (), **options: Any
+    ) -> FlatPenalty:
         """Of unit factors, to be loaded."""
         entries = [Entry(name, tuple(shape), 1, 1) for name, shape in tensors]
         return cls(penalty, entries, torch.ones(len(entries)))

@@ -131,7 +131,10 @@ def variance_of(penalty: Callable[[Any], Any], factor: float, group_size: int = 
     # The second moment must have died away before the grid ends, or it is that of the grid.
     if not math.isfinite(top) or any(log[-1] + 2 * log_x[-1] > (log + 2 * log_x).max() - 40 for log in logs):
         return math.inf
-    moments = [[_sum(log, power * log_x, top) * sign**power for power in (0, 1, 2)] for sign, log in zip(signs, logs, strict=True)]
+    moments = [
+        [_sum(log, power * log_x, top) * sign**power for power in (0, 1, 2)]
+        for sign, log in zip(signs, logs, strict=True)
+    ]
     mass, first, second = (sum(m[power] for m in moments) for power in (0, 1, 2))
     if group_size > 1:
         return float(second / mass / group_size)

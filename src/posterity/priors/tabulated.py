@@ -39,11 +39,14 @@ class Tabulated:
     def bind(self, layout: Layout, weights: Tensor) -> FlatTabulated:
         """The prior over the flat vector; `weights` (N,) are the network's present ones."""
         start, step, values, mean, sd = standardise(self.grid, self.log_density)
-        if self.scale is None:
-            spread, centre = torch.full_like(weights, sd), torch.full_like(weights, mean)
-        else:
-            spread, centre = sd_of(self.scale, layout, weights), centre_of(self.mean, layout, weights)
+        centre = torch.full_like(weights, mean) if self.scale is None else centre_of(self.mean, layout, weights)
+        spread = sd_of(sd if self.scale is None else self.scale, layout, weights)
         return FlatTabulated(spread, centre, table=torch.from_numpy(values).to(weights), start=start, step=step)
+
+
+def trapezoid(values: Any, step: float) -> float:
+    """The integral of values on an even grid."""
+    return float(step * (values.sum() - 0.5 * (values[0] + values[-1])))
 
 
 def standardise(grid: ArrayLike, log_density: ArrayLike) -> tuple[float, float, Any, float, float]:
@@ -63,7 +66,7 @@ def standardise(grid: ArrayLike, log_density: ArrayLike) -> tuple[float, float, 
     density = np.exp(values)
 
     def moment(power: int) -> float:
-        inside = np.trapezoid(density * w**power, dx=step)
+        inside = trapezoid(density * w**power, step)
         low, high, (a, b) = density[0], density[-1], (w[0], w[-1])
         tails = {
             0: low / left + high / right,
@@ -84,11 +87,8 @@ class FlatTabulated(LocationScale):
 
     kind = "tabulated"
     table: Tensor
-    slopes: Tensor
 
-    def __init__(
-        self, sd: Tensor, mean: Tensor | None = None, *, table: Tensor, start: float, step: float
-    ) -> None:
+    def __init__(self, sd: Tensor, mean: Tensor | None = None, *, table: Tensor, start: float, step: float) -> None:
         super().__init__(sd, mean)
         self.start, self.step = start, step
         self.register_buffer("table", table)
