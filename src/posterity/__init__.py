@@ -11,7 +11,8 @@ from posterity.data import Dataset, Standardisation
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Prediction
 from posterity.objectives import Loss, kl_divergence, kl_weights, negative_elbo
 from posterity.posteriors import MeanField, Point
-from posterity.priors import Gaussian
+from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
+from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
 from posterity.saving import load, save
 from posterity.training import Callback, FitResult, RangeTest, fit, range_test
 
@@ -23,16 +24,23 @@ __all__ = [
     "Callback",
     "Categorical",
     "Dataset",
+    "Equivalence",
     "FitResult",
+    "FromPenalty",
     "Gaussian",
     "GaussianNoise",
+    "Laplace",
     "Loss",
     "MeanField",
+    "Parts",
     "Point",
     "PosterityError",
     "Prediction",
     "RangeTest",
+    "ScaleMixture",
     "Standardisation",
+    "StudentT",
+    "Tabulated",
     "UsageError",
     "bayesian",
     "fit",
@@ -40,6 +48,9 @@ __all__ = [
     "kl_weights",
     "load",
     "negative_elbo",
+    "penalty_factor",
+    "penalty_of",
+    "prior_of",
     "range_test",
     "save",
 ]

@@ -19,7 +19,7 @@ ODD = Run(
     dataset="data/ü 1.csv", target="y", task="binary", hidden=(8, 4), prior_scale=0.7, deterministic=("0.*", "a"),
     noise="input", lr=1e-300,
     optimizer_sd="sgd", lr_sd=0.1, lr_ratio=0.5, schedule_sd="step", alternate=2, clip=0.1,
-    patience=3, kl_decay=0.1 + 0.2, seed=2**53 + 1, rho=-1e-17,
+    penalty="l1", patience=3, kl_decay=0.1 + 0.2, seed=2**53 + 1, rho=-1e-17,
 )  # fmt: skip
 
 

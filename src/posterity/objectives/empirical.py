@@ -1,7 +1,7 @@
 """Empirical Bayes: the prior's scale from the weights themselves.
 
-For each weight tensor the scale that minimises KL(q || prior), in closed form (priors.gaussian, priors.laplace). Used in
-turn with steps on q it descends on the ELBO as a function of both. A point posterior is refused: with it both would
+For each weight tensor the scale that minimises KL(q || prior), in closed form (priors.gaussian, priors.laplace). Used
+in turn with steps on q it climbs the ELBO as a function of both. A point posterior is refused: with it both would
 shrink to zero together, the prior's density growing without bound.
 """
 

@@ -3,17 +3,17 @@
 For a translation-invariant family q_{mu,nu}, a penalty r_nu(mu) equals KL(q_{mu,nu} || alpha) + K for some prior alpha
 exactly if
     A_nu = -entropy(q_{0,nu}) - F^-1[ F r_nu / F q_{0,nu} ]
-is the same function A for every nu and exp(A) is integrable, to kappa say; then alpha = exp(A) / kappa. (The families here
-are symmetric, so that q and its mirror image are the same.) The delta family has no nu: A = -r.
+is the same function A for every nu and exp(A) is integrable, to kappa say; then alpha = exp(A) / kappa. (The families
+here are symmetric, so that q and its mirror image are the same.) The delta family has no nu: A = -r.
 
 Deconvolution divides by a characteristic function that vanishes: for a Gaussian q it multiplies frequency t by
 exp(nu^2 t^2 / 2). How it is made safe:
 - Small nu. Features of A wider than about nu / 5 survive the smoothing in double precision; with nu a tenth of the
-  prior's scale that is a fiftieth of it. All nu are small multiples of `scale`, which says how wide the prior is expected.
+  prior's scale that is a fiftieth of it. All nu are in units of `scale`, which says how wide the prior is expected.
 - Growth. r grows (mu^2, |mu|, log |mu|), so it has no Fourier transform on a finite window. But the regularised inverse
   filter is local, its kernel a few times nu wide: r is brought to zero by a smooth taper (an erfc, whose own spectrum
   falls like a Gaussian) between 32 and 64 scales, and only |w| < 32 scales is used.
-- Noise. What q has smoothed has no power at the highest frequencies, so what is found there is the noise of r (rounding,
+- Noise. What q has smoothed has no power at the highest frequencies, so what is found there is noise of r (rounding,
   a quadrature's error, or a corner that no smoothing leaves). The low pass exp(-(t/T)^8) takes the largest T at which
   that noise, multiplied by the inverse filter, stays below NOISE nats in A.
 - Comparison. A_nu for several nu are compared through one and the same low pass, the strictest, where exp(A) has mass:
@@ -198,8 +198,8 @@ def _unit_window() -> Array:
 def _spectrum(r: Array, scale: float) -> tuple[Array, NDArray[np.complex128]]:
     """Frequencies, and the transform of the tapered penalty."""
     inside = torch.special.erfc(torch.from_numpy((np.abs(_unit_window()) - TAPER) / TAPER_WIDTH)).numpy() / 2
-    frequencies: Array = 2 * np.pi * np.fft.rfftfreq(POINTS, STEP * scale)
-    return frequencies, np.fft.rfft(r * inside)
+    frequencies = 2 * np.pi * np.fft.rfftfreq(POINTS, STEP * scale)
+    return frequencies.astype(np.float64), np.fft.rfft(r * inside)
 
 
 def _low_pass(t: Array, cutoff: float) -> Array:

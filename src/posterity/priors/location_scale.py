@@ -2,8 +2,8 @@
 
     log prior(w) = sum_i [ log f((w_i - mean_i) / sd_i) - log sd_i ]
 
-A sample is the quantile function of f at Phi(noise). Where it has no closed form it is tabulated: z = sinh(s) on an even
-grid in s, whose distribution function is the running trapezoidal sum of f(z) dz/ds, from both ends so that neither
+A sample is the quantile function of f at Phi(noise). Where it has no closed form it is tabulated: z = sinh(s) on an
+even grid in s, whose distribution function is the running trapezoidal sum of f(z) dz/ds, from both ends so that neither
 tail is lost, and read off against the normal score of the noise.
 """
 

@@ -136,7 +136,8 @@ class FlatPenalty(Prior):
         return list(zip(self.entries, self.factors, strict=True))
 
     def _split(self, vector: Tensor) -> tuple[Tensor, ...]:
-        return vector.split([e.size for e in self.entries], dim=-1)
+        parts: tuple[Tensor, ...] = vector.split([e.size for e in self.entries], dim=-1)
+        return parts
 
     def _spread(self, value: Any, *vectors: Tensor) -> Tensor:
         """c times `value` (..., G) of the groups (..., G, d) of `vectors`, shared among their weights."""

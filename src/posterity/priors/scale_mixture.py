@@ -32,6 +32,7 @@ from posterity.priors.scales import centre_of, sd_of
 LEGENDRE = {torch.float64: 96}  # nodes: error below 1e-12
 FEW = 48  # nodes in lower precision: error below 1e-5
 NEGLIGIBLE = 40.0  # softplus(-40) = 4e-18
+SPIKE = math.exp(-6)
 Q_REACH = 8.5  # standard deviations of q: 2e-17 of its mass is outside
 
 
@@ -44,7 +45,7 @@ class ScaleMixture:
 
     pi: float = 0.5
     sd1: float | str | Callable[[int, int], float] = "kaiming"
-    sd2: float | str | Callable[[int, int], float] = math.exp(-6)
+    sd2: float | str | Callable[[int, int], float] = SPIKE
     mean: float | str | Mapping[str, Tensor] = 0.0
 
     def bind(self, layout: Layout, weights: Tensor) -> FlatMixture:

@@ -23,8 +23,8 @@ from posterity.core.errors import NonFiniteError, UsageError
 from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batches, Dataset
 from posterity.likelihoods import Likelihood
-from posterity.priors import FromPenalty
 from posterity.objectives import Loss, kl_by_weight, kl_weights, learn_scale, negative_elbo
+from posterity.priors import FromPenalty
 from posterity.training.callbacks import Callback
 from posterity.training.diagnostics import group_diagnostics, health_warnings, signal_to_noise
 from posterity.training.groups import active, build_groups
