@@ -16,7 +16,7 @@ GREEN = COLOURS[2]
 
 def penalty_figure(study: PenaltyStudy) -> Figure:
     """Left the penalty, or for a family with spread the A_nu that must coincide; right the prior."""
-    figure, (left, right) = _row(2, width=4.8, height=4.0)
+    figure, (left, right) = _row(2, width=5.3, height=4.0)
     if study.completed is None:
         left.plot(study.weights, study.penalty, color=BLUE, linewidth=2, label="lambda r(w)")
         left.set_ylabel("penalty (nats)")
