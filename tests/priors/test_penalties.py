@@ -32,7 +32,7 @@ def direct(name, views):
 
 
 FACTORS = {
-    # Inputs: 12 of the convolution, 5 of the linear layer; groups: filters of 12, channels of 16, rows of 5, columns of 2.
+    # Inputs: 12 of the convolution, 5 of the linear layer; groups: filters 12, channels 16, rows 5, columns 2.
     "l2": {"0.weight": 6, "0.bias": 6, "2.weight": 2.5, "2.bias": 2.5},
     "l1": {"0.weight": math.sqrt(24), "0.bias": math.sqrt(24), "2.weight": math.sqrt(10), "2.bias": math.sqrt(10)},
     "group_lasso_rows": {

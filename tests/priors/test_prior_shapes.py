@@ -189,4 +189,4 @@ def test_mean_field_kl_to_a_spike_far_narrower_than_q():
     spike = torch.exp(-0.5 * w**2) / math.sqrt(2 * math.pi)
     gain = prior.log_density_by_weight(w.unsqueeze(-1))[:, 0] - (math.log(0.3) + Normal(0.0, 1.0).log_prob(w))
     brute = -math.log(0.3) - torch.trapezoid(spike * gain, w)
-    assert kl_divergence(q, prior).item() == pytest.approx(brute.item(), abs=1e-8)
+    assert kl_divergence(q, prior).item() == pytest.approx(brute.item(), abs=1e-7)

@@ -130,7 +130,7 @@ def variance_of(penalty: Callable[[Any], Any], factor: float, group_size: int = 
     top = max(float(log.max()) for log in logs)
     # The second moment must have died away, and go on falling, where the grid ends, or it is that of the grid.
     seconds = [log + 2 * log_x for log in logs]
-    if not math.isfinite(top) or any(s[-1] > s.max() - 40 or s[-1] > s[-2] for s in seconds):
+    if not math.isfinite(top) or any(s[-1] > s.max() - 40 or s[-1] >= s[-2] > -math.inf for s in seconds):
         return math.inf
     moments = [
         [_sum(log, power * log_x, top) * sign**power for power in (0, 1, 2)]

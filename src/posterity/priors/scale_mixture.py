@@ -29,8 +29,8 @@ from posterity.priors.gaussian import HALF_LOG_2PI
 from posterity.priors.prior import Prior
 from posterity.priors.scales import centre_of, sd_of
 
-LEGENDRE = {torch.float64: 96}  # nodes: error below 1e-12
-FEW = 48  # nodes in lower precision: error below 1e-5
+LEGENDRE = {torch.float64: 96}  # nodes: error below 1e-8, a spike a thousand times narrower included
+FEW = 48  # nodes in lower precision: error below 1e-4
 NEGLIGIBLE = 40.0  # softplus(-40) = 4e-18
 SPIKE = math.exp(-6)
 Q_REACH = 8.5  # standard deviations of q: 2e-17 of its mass is outside
