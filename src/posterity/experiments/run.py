@@ -28,7 +28,7 @@ else:
 TRAINING = (
     "epochs", "batch_size", "optimizer", "lr", "schedule", "temperature", "kl_decay", "samples",
     "clip", "patience", "val_samples", "seed", "optimizer_sd", "lr_sd", "lr_ratio", "schedule_sd", "alternate",
-    "learn_prior",
+    "learn_prior", "penalty", "penalty_factor",
 )  # fmt: skip
 _DEFAULT = Settings()
 _TRAINERS = [name for name in OPTIMIZERS if name not in SAMPLERS]
