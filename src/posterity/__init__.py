@@ -10,8 +10,9 @@ from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Prediction
 from posterity.objectives import Loss, kl_divergence, kl_weights, negative_elbo
-from posterity.posteriors import LowRank, MeanField, Point
-from posterity.priors import Gaussian
+from posterity.posteriors import LowRank, MeanField, Point, Samples
+from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
+from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
 from posterity.saving import load, save
 from posterity.training import Callback, FitResult, RangeTest, fit, range_test
 
@@ -23,17 +24,25 @@ __all__ = [
     "Callback",
     "Categorical",
     "Dataset",
+    "Equivalence",
     "FitResult",
+    "FromPenalty",
     "Gaussian",
     "GaussianNoise",
+    "Laplace",
     "Loss",
     "LowRank",
     "MeanField",
+    "Parts",
     "Point",
     "PosterityError",
     "Prediction",
     "RangeTest",
+    "Samples",
+    "ScaleMixture",
     "Standardisation",
+    "StudentT",
+    "Tabulated",
     "UsageError",
     "bayesian",
     "fit",
@@ -41,6 +50,9 @@ __all__ = [
     "kl_weights",
     "load",
     "negative_elbo",
+    "penalty_factor",
+    "penalty_of",
+    "prior_of",
     "range_test",
     "save",
 ]

@@ -19,7 +19,7 @@ ODD = Run(
     dataset="data/ü 1.csv", target="y", task="binary", hidden=(8, 4), prior_scale=0.7, deterministic=("0.*", "a"),
     noise="input", lr=1e-300,
     optimizer_sd="sgd", lr_sd=0.1, lr_ratio=0.5, schedule_sd="step", alternate=2, clip=0.1,
-    average="hwa", average_every=7, patience=3, kl_decay=0.1 + 0.2, seed=2**53 + 1, rho=-1e-17,
+    average="hwa", average_every=7, penalty="l1", patience=3, kl_decay=0.1 + 0.2, seed=2**53 + 1, rho=-1e-17,
     optimizer_options={"betas": (0.8, 0.99), "amsgrad": True}, optimizer_sd_options={"momentum": 1},
     schedule_options={"floor": 1e-3, "by": "epoch"}, schedule_sd_options={"milestones": (0.25, 0.5), "drop": 0.3},
 )  # fmt: skip

@@ -18,7 +18,7 @@ from posterity.data import Dataset, Standardisation
 from posterity.experiments.run import Run
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.models import build_model
-from posterity.priors import Gaussian
+from posterity.priors import FromPenalty, Gaussian, Laplace, PriorRule, ScaleMixture, StudentT
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def build_network(run: Run, dataset: Dataset) -> BayesianModule:
         model = build_module(run, dataset.input_shape, likelihood.num_outputs(dataset.num_outputs))
         return bayesian(
             model,
-            prior=Gaussian(run.prior_scale),
+            prior=build_prior(run),
             posterior=run.posterior,
             rho=run.rho,
             rank=run.rank,
@@ -70,6 +70,24 @@ def build_network(run: Run, dataset: Dataset) -> BayesianModule:
             likelihood=likelihood,
             seed=run.seed,
         )
+
+
+def build_prior(run: Run) -> PriorRule:
+    """The run's prior, or the one its penalty stands for."""
+    if run.penalty is not None:
+        chosen = [name for name in ("prior", "prior_scale") if name in run.model_fields_set and not _default(run, name)]
+        if chosen or run.learn_prior:
+            raise UsageError(f"a penalty is a prior: leave out {', '.join(chosen) or 'learn_prior'}")
+        return FromPenalty(run.penalty, run.penalty_factor)
+    if run.prior == "mixture":
+        return ScaleMixture(sd1=run.prior_scale)
+    shapes = {"gaussian": Gaussian, "laplace": Laplace, "student_t": StudentT}
+    rule: PriorRule = shapes[run.prior](run.prior_scale)
+    return rule
+
+
+def _default(run: Run, name: str) -> bool:
+    return bool(getattr(run, name) == type(run).model_fields[name].default)
 
 
 def _select(run: Run, model: nn.Module) -> list[str] | None:

@@ -17,6 +17,7 @@ from posterity.core.errors import CorruptFileError, UsageError
 from posterity.models import MODELS
 from posterity.optim import OPTIMIZERS, SCHEDULES
 from posterity.posteriors.low_rank import DEFAULT_RANK
+from posterity.priors import PENALTIES
 from posterity.training import Settings
 
 if sys.version_info >= (3, 11):
@@ -30,6 +31,7 @@ TRAINING = (
     "clip", "patience", "val_samples", "seed", "optimizer_sd", "lr_sd", "lr_ratio", "schedule_sd", "alternate",
     "average", "average_start", "average_every", "average_restart", "covariance", "average_rank",
     "optimizer_options", "optimizer_sd_options",
+    "learn_prior", "penalty", "penalty_factor",
 )  # fmt: skip
 _DEFAULT = Settings()
 Options = dict[str, bool | int | float | str | tuple[float, ...]]
@@ -50,7 +52,21 @@ class Run(BaseModel):
     hidden: tuple[int, ...] | None = Field(None, description="widths of an mlp's hidden layers, such as 400,400")
     posterior: str = Field("mean_field", description="mean_field or low_rank (Bayesian), or point (frequentist)")
     rank: int = Field(DEFAULT_RANK, ge=2, description="deviations of a low_rank posterior")
+    prior: Literal["gaussian", "laplace", "student_t", "mixture"] = Field(
+        "gaussian",
+        description="the prior's shape: gaussian, laplace, student_t, or mixture (its wide part has prior_scale)",
+    )
     prior_scale: float | str = Field("kaiming", description="prior's sd: a number, kaiming, xavier or glorot")
+    learn_prior: bool = Field(
+        _DEFAULT.learn_prior, description="set the prior's scale by empirical Bayes after each epoch"
+    )
+    penalty: str | None = Field(
+        None,
+        description=f"the prior that this penalty stands for, instead of prior and prior_scale: {', '.join(PENALTIES)}",
+    )
+    penalty_factor: float = Field(
+        _DEFAULT.penalty_factor, gt=0, allow_inf_nan=False, description="factor on the penalty; 1 is theory"
+    )
     rho: float = Field(-5.0, allow_inf_nan=False, description="initial rho of every weight: sd = softplus(rho)")
     deterministic: tuple[str, ...] = Field(
         (), description="weights that are not Bayesian, by name patterns such as 0.*,*.bias"

@@ -4,22 +4,24 @@
 
 The scale is a number or a rule by layer (priors.scales); the mean is zero, a number, the network's weights
 at the time (`"pretrained"`, so that the prior moves with them), or given weights.
+
+The scale that minimises KL(q || prior) for a weight tensor of n weights (empirical Bayes):
+    sd^2 = (1/n) sum_i [ (q_mean_i - mean_i)^2 + q_sd_i^2 ]
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from posterity.core.errors import UsageError
 from posterity.core.layout import Layout
 from posterity.priors.prior import Prior
-from posterity.priors.scales import scales_by_entry
+from posterity.priors.scales import centre_of, sd_of
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -33,14 +35,7 @@ class Gaussian:
 
     def bind(self, layout: Layout, weights: Tensor) -> FlatGaussian:
         """The prior over the flat vector; `weights` (N,) are the network's present ones."""
-        sd = layout.fill(scales_by_entry(self.scale, layout)).to(weights)
-        if isinstance(self.mean, str):
-            if self.mean != "pretrained":
-                raise UsageError(f"a prior's mean is a number, 'pretrained' or weights by name, not '{self.mean}'")
-            return FlatGaussian(sd, weights.detach().clone())
-        if isinstance(self.mean, Mapping):
-            return FlatGaussian(sd, layout.flatten(self.mean).to(weights))
-        return FlatGaussian(sd, torch.full_like(weights, self.mean) if self.mean else None)
+        return FlatGaussian(sd_of(self.scale, layout, weights), centre_of(self.mean, layout, weights))
 
 
 class FlatGaussian(Prior):
@@ -50,6 +45,7 @@ class FlatGaussian(Prior):
     """
 
     kind = "gaussian"
+    by_weight = ("centre", "precision")
     centre: Tensor | None
     precision: Tensor
 
@@ -85,6 +81,15 @@ class FlatGaussian(Prior):
     def sample(self, noise: Tensor) -> Tensor:
         """Weights (S, N) for standard normal `noise` (S, N)."""
         return torch.addcmul(self.mean, self.sd, noise)
+
+    def expected_log_density(self, mean: Tensor, sd: Tensor) -> Tensor:
+        """In closed form."""
+        return self.log_density_by_weight(mean) - 0.5 * sd.square() * self.precision
+
+    def fit_scale(self, mean: Tensor, sd: Tensor, sizes: Sequence[int]) -> None:
+        """One sd for each weight tensor, as in the header."""
+        squares = ((mean - self.mean).square() + sd.square()).split(list(sizes))
+        self.precision.copy_(torch.cat([s.mean().reciprocal().expand(len(s)) for s in squares]))
 
     @classmethod
     def empty(cls, num_weights: int, *, centred: bool = False, **options: Any) -> FlatGaussian:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
+from typing_extensions import Self
 
+from posterity.core.errors import UsageError
 from posterity.core.layout import Layout
+from posterity.priors.expectations import NODES, hermite, in_chunks
 
 
 class PriorRule(Protocol):
@@ -18,9 +23,15 @@ class PriorRule(Protocol):
 
 
 class Prior(nn.Module, ABC):
-    """A distribution over the flat weight vector (N,), with independent weights."""
+    """A distribution over the flat weight vector (N,), with independent weights unless `factorised` is False."""
 
     kind: ClassVar[str]
+    by_weight: ClassVar[tuple[str, ...]]  # names of the buffers (N,) that hold one value for each weight
+
+    @property
+    def factorised(self) -> bool:
+        """Whether the weights are independent."""
+        return True
 
     @property
     @abstractmethod
@@ -40,9 +51,36 @@ class Prior(nn.Module, ABC):
         """log prior(w) (...,) for `weights` (..., N)."""
         return self.log_density_by_weight(weights).sum(-1)
 
+    def energy_by_weight(self, weights: Tensor) -> Tensor:
+        """Each weight's share (..., N) of -log prior(w), up to a constant: what a point posterior pays."""
+        return -self.log_density_by_weight(weights)
+
+    def expected_log_density(self, mean: Tensor, sd: Tensor) -> Tensor:
+        """Each weight's share (N,) of E log prior(w) for w ~ N(mean, sd^2), differentiable in both.
+
+        By Gauss-Hermite quadrature, unless the prior knows better.
+        """
+
+        def part(mean: Tensor, sd: Tensor, where: slice) -> Tensor:
+            nodes, weights = hermite(NODES, mean)
+            return (weights * self.part(where).log_density_by_weight(mean + sd * nodes)).sum(0)
+
+        return in_chunks(part, mean, sd, NODES)
+
+    def part(self, where: slice) -> Self:
+        """The prior of some of the weights, on views of the same tensors."""
+        part = copy.copy(self)
+        kept = {name: b if b is None or name not in self.by_weight else b[where] for name, b in self._buffers.items()}
+        part.__dict__["_buffers"] = kept
+        return part
+
     @abstractmethod
     def sample(self, noise: Tensor) -> Tensor:
         """Weights (S, N) for standard normal `noise` (S, N)."""
+
+    def fit_scale(self, mean: Tensor, sd: Tensor, sizes: Sequence[int]) -> None:
+        """Set the scale of each of the consecutive weight tensors to what minimises KL(N(mean, sd^2) || prior)."""
+        raise UsageError(f"the scale of a {self.kind} prior cannot be learnt; that of a gaussian or laplace prior can")
 
     @classmethod
     @abstractmethod

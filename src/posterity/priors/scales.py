@@ -8,7 +8,10 @@ glorot:  sqrt(1 / n_in)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
 
 from posterity.core.errors import UsageError, unknown_name
 from posterity.core.layout import Layout
@@ -42,3 +45,19 @@ def scales_by_entry(scale: float | str | Callable[[int, int], float], layout: La
     """The prior sd of each weight tensor."""
     rule = scale_rule(scale)
     return [rule(entry.fan_in, entry.fan_out) for entry in layout.entries]
+
+
+def sd_of(scale: float | str | Callable[[int, int], float], layout: Layout, weights: Tensor) -> Tensor:
+    """The prior sd of each weight (N,), with the dtype and device of `weights`."""
+    return layout.fill(scales_by_entry(scale, layout)).to(weights)
+
+
+def centre_of(mean: float | str | Mapping[str, Tensor], layout: Layout, weights: Tensor) -> Tensor | None:
+    """A prior's mean (N,): a number, the present `weights` ("pretrained") or weights by name; None for zero."""
+    if isinstance(mean, str):
+        if mean != "pretrained":
+            raise UsageError(f"a prior's mean is a number, 'pretrained' or weights by name, not '{mean}'")
+        return weights.detach().clone()
+    if isinstance(mean, Mapping):
+        return layout.flatten(mean).to(weights)
+    return torch.full_like(weights, mean) if mean else None

@@ -9,10 +9,12 @@ from posterity.report.figures import (
     training_curves,
     tuning_curves,
 )
+from posterity.report.penalty_figure import penalty_figure
 from posterity.report.run_figures import write_evaluation_figures, write_training_figure
 
 __all__ = [
     "confidence_histograms",
+    "penalty_figure",
     "rate_curve",
     "regression_band",
     "reliability_diagram",

@@ -143,6 +143,8 @@ def _sampler_groups(net: BayesianModule, settings: Settings, num_data: int) -> l
             raise UsageError(f"'{settings.optimizer}' trains the posterior as a whole: {name} has no meaning for it")
     if settings.kl_decay != 1:
         raise UsageError(f"'{settings.optimizer}' has the prior in every step: kl_decay must be 1")
+    if settings.optimizer == "ivon" and settings.learn_prior:
+        raise UsageError("'ivon' takes its weight decay from the prior once: learn_prior has no meaning for it")
     made: torch.optim.Optimizer
     if settings.optimizer == "ivon":
         options: dict[str, Any] = {} if settings.lr is None else {"lr": settings.lr}

@@ -107,7 +107,7 @@ class PosteriorIVON(torch.optim.Optimizer):
     def element_rates(self, group: dict[str, Any], state: dict[str, Any]) -> Tensor:
         """lr times the initial curvature over the present one: what multiplies the average gradient."""
         if not group["rescale_lr"]:
-            return float(group["lr"]) / state["curvature"]
+            return torch.div(float(group["lr"]), state["curvature"])
         parts = zip(state["curvature"].split(self.sizes), state["initial"], strict=True)
         return torch.cat([float(group["lr"]) * initial / part for part, initial in parts])
 

@@ -23,7 +23,8 @@ from posterity.core.errors import NonFiniteError, UsageError
 from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batches, Dataset
 from posterity.likelihoods import Likelihood
-from posterity.objectives import Loss, kl_by_weight, kl_weights, negative_elbo
+from posterity.objectives import Loss, kl_by_weight, kl_weights, learn_scale, negative_elbo
+from posterity.priors import FromPenalty
 from posterity.training.averaging import averaged_state, restored_average
 from posterity.training.callbacks import Callback
 from posterity.training.diagnostics import group_diagnostics, health_warnings, signal_to_noise
@@ -53,6 +54,10 @@ class Training:
         self.settings = settings
         self.history = History() if history is None else history
         self.callbacks = list(callbacks)
+        if settings.penalty is not None:
+            net.prior = FromPenalty(settings.penalty, settings.penalty_factor).bind(net.layout, net.posterior.mean)
+        if settings.learn_prior:
+            learn_scale(net, keep=True)  # refuses what cannot be learnt before anything is trained
         batch_size = min(settings.batch_size, len(train))
         self.groups = build_groups(net, settings, num_data=len(train), batch_size=batch_size)
         self.batches = Batches(len(train), batch_size, generator(settings.seed, "batches"))
@@ -118,6 +123,8 @@ class Training:
     def end_epoch(self) -> Record:
         """Validate, record, and decide whether to go on."""
         self.check_weights()
+        if self.settings.learn_prior:
+            learn_scale(self.net)
         record = self._record()
         if self.val is not None:
             seed = derive(self.settings.seed, f"validation/{self.epoch}")

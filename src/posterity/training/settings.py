@@ -13,6 +13,7 @@ from posterity.averaging.hwa import DEFAULT_RANK as DEFAULT_AVERAGE_RANK
 from posterity.core.errors import UsageError, unknown_name
 from posterity.objectives import kl_weights
 from posterity.optim import OPTIMIZERS, build_schedule, try_options
+from posterity.priors.penalties import penalty_named
 
 LANGEVIN = ("sgld", "psgld")
 
@@ -28,6 +29,9 @@ class Settings:
     clip          largest norm of the gradient; None does not clip
     patience      epochs without a better validation nll before stopping; the best weights are then restored
     val_samples   weight samples in each validation
+    penalty       the prior is the one this penalty stands for (priors.penalised): l2, l1, group_lasso_rows, ...
+    penalty_factor  times what theory gives the penalty
+    learn_prior   after each epoch the prior's scale, for each weight tensor, is set to what minimises the KL
 
     The standard deviations are trained like the means unless one of these is given (training.groups):
     optimizer_sd, lr_sd (or lr_ratio, times the means' rate), schedule_sd, and their options, which are added to the
@@ -70,6 +74,9 @@ class Settings:
     average_restart: bool = False
     covariance: str = "total"
     average_rank: int = DEFAULT_AVERAGE_RANK
+    penalty: str | None = None
+    penalty_factor: float = 1.0
+    learn_prior: bool = False
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "samples", "val_samples"):
@@ -80,6 +87,10 @@ class Settings:
                 raise UsageError(f"{name} must be positive, or None, not {getattr(self, name)}")
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
             raise UsageError(f"the temperature must be a number of at least 0, not {self.temperature}")
+        if self.penalty is not None:
+            penalty_named(self.penalty)
+        if not (math.isfinite(self.penalty_factor) and self.penalty_factor > 0):
+            raise UsageError(f"penalty_factor must be a positive number, not {self.penalty_factor}; 1 is theory")
         # Names and rates, too, are refused here: before a run's directory is touched.
         if self.lr_sd is not None and self.lr_ratio is not None:
             raise UsageError(f"give lr_sd ({self.lr_sd}) or lr_ratio ({self.lr_ratio}), not both")

@@ -1,0 +1,24 @@
+"""Empirical Bayes: the prior's scale from the weights themselves.
+
+For each weight tensor the scale that minimises KL(q || prior), in closed form (priors.gaussian, priors.laplace). Used
+in turn with steps on q it climbs the ELBO as a function of both. A point posterior is refused: with it both would
+shrink to zero together, the prior's density growing without bound.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+
+from posterity.bayesian import BayesianModule
+from posterity.core.errors import UsageError
+
+
+@torch.no_grad()
+def learn_scale(net: BayesianModule, *, keep: bool = False) -> None:
+    """Set the scale of the prior of `net` to the best for its posterior; with `keep` only see that it can be done."""
+    if not net.posterior.random:
+        raise UsageError("a point posterior cannot learn its prior's scale: both would shrink to zero; use mean_field")
+    prior = copy.deepcopy(net.prior) if keep else net.prior
+    prior.fit_scale(net.posterior.mean, net.posterior.sd, net.layout.sizes)
