@@ -9,7 +9,7 @@ from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Prediction
-from posterity.objectives import Loss, kl_divergence, kl_weights, negative_elbo
+from posterity.objectives import Loss, kl_divergence, kl_weights, negative_elbo, per_neuron, per_weight, warm_up
 from posterity.posteriors import MeanField, Point
 from posterity.priors import Gaussian
 from posterity.saving import load, save
@@ -40,6 +40,9 @@ __all__ = [
     "kl_weights",
     "load",
     "negative_elbo",
+    "per_neuron",
+    "per_weight",
     "range_test",
     "save",
+    "warm_up",
 ]

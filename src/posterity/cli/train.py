@@ -17,7 +17,7 @@ from posterity.report import write_evaluation_figures, write_training_figure
 from posterity.training.fit import CHECKPOINT_SECONDS
 
 LISTS = ("hidden", "deterministic")
-NUMBER_OR_NAME = ("prior_scale", "noise")
+NUMBER_OR_NAME = ("prior_scale", "noise", "temperature")
 
 
 def train_command(**options: Any) -> None:

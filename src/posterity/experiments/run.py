@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.models import MODELS
+from posterity.objectives.tempering import RULES, SHAPES, Temperature, as_rule, warm_up
 from posterity.optim import OPTIMIZERS
 from posterity.training import Settings
 from posterity.training.groups import SAMPLERS
@@ -44,7 +45,9 @@ class Run(BaseModel):
         None, description="what a file's targets are, where they do not show it: classification, binary or regression"
     )
     model: str = Field("lenet5", description=f"the network: {', '.join(MODELS)}")
-    hidden: tuple[int, ...] | None = Field(None, description="widths of an mlp's hidden layers, such as 400,400")
+    hidden: tuple[int, ...] | None = Field(
+        None, description="widths of an mlp's hidden layers, such as 400,400; a mean-field network has one"
+    )
     posterior: str = Field("mean_field", description="mean_field (Bayesian) or point (frequentist)")
     prior_scale: float | str = Field("kaiming", description="prior's sd: a number, kaiming, xavier or glorot")
     rho: float = Field(-5.0, allow_inf_nan=False, description="initial rho of every weight: sd = softplus(rho)")
@@ -63,7 +66,12 @@ class Run(BaseModel):
     lr_ratio: float | None = Field(None, gt=0, description="the same as a multiple of lr")
     schedule_sd: str | None = Field(None, description="schedule of the standard deviations' rate")
     alternate: int | None = Field(None, ge=1, description="epochs of means, then of standard deviations, in turn")
-    temperature: float = Field(_DEFAULT.temperature, ge=0, description="factor on the KL")
+    temperature: float | str = Field(
+        _DEFAULT.temperature, description=f"factor on the KL: a number, {' or '.join(RULES)}"
+    )
+    tau: float = Field(1.0, ge=0, description="factor of the rules per-weight and per-neuron: tau * data / weights")
+    temperature_warmup: float = Field(0.0, ge=0, description="epochs in which the temperature is ramped up from 0")
+    temperature_warmup_shape: str = Field("linear", description=f"shape of that ramp: {' or '.join(SHAPES)}")
     kl_decay: float = Field(_DEFAULT.kl_decay, ge=0, description="lam, the KL's share by batch")
     samples: int = Field(_DEFAULT.samples, ge=1, description="weight samples in a step")
     clip: float | None = Field(_DEFAULT.clip, gt=0, description="largest norm of the gradient")
@@ -82,9 +90,20 @@ class Run(BaseModel):
         options = {"warmup": self.warmup} if self.warmup else {}
         return {
             **{name: getattr(self, name) for name in TRAINING},
+            "temperature": self._temperature(),
             "schedule_options": options,
             "schedule_sd_options": options,
         }
+
+    def _temperature(self) -> Temperature:
+        if not isinstance(self.temperature, str) and self.tau != 1:
+            raise UsageError(
+                f"tau ({self.tau}) goes with temperature {' or '.join(RULES)}, not with {self.temperature}"
+            )
+        rule = self.temperature if not isinstance(self.temperature, str) else as_rule(self.temperature, tau=self.tau)
+        if not self.temperature_warmup:
+            return rule
+        return warm_up(rule, self.temperature_warmup, self.temperature_warmup_shape)
 
     def write(self, path: Path) -> None:
         """As TOML, atomically (half of it would be another run); what is None is left out."""

@@ -14,6 +14,7 @@ from posterity.core.errors import CorruptFileError, UsageError
 from posterity.data import Standardisation, Task, read_columns
 from posterity.experiments.build import build_data, build_module, build_network
 from posterity.experiments.run import Run
+from posterity.objectives.tempering import as_rule
 from posterity.saving import describe, rebuild
 from posterity.training import Checkpoints, FitResult, RunDirectory, Settings, fit
 from posterity.training.fit import CHECKPOINT_SECONDS
@@ -48,6 +49,7 @@ def train_run(
         raise UsageError("patience needs validation data: give a val_fraction above 0")
     parts = build_data(run)
     net = build_network(run, parts.train)
+    as_rule(settings.temperature).bind(net, len(parts.train))  # refused here: before the directory is touched
     with RunDirectory(out, resume=resume, overwrite=overwrite) as directory:
         if resume and directory.config.exists():
             _refuse_change(Run.read(directory.config), run)

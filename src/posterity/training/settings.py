@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from posterity.core.errors import UsageError, unknown_name
 from posterity.objectives import kl_weights
+from posterity.objectives.tempering import Temperature, as_rule, describe_temperature
 from posterity.optim import OPTIMIZERS, build_schedule
 
 
@@ -18,7 +18,7 @@ class Settings:
     """Settings of `fit`.
 
     lr            None takes the optimiser's default rate
-    temperature   factor on the KL
+    temperature   factor on the KL: a number, or a rule of objectives.tempering, such as per_weight(tau=1.0)
     kl_decay      lam: how the epoch's KL is shared among its batches (objectives.weighting); 0 leaves it out
     samples       weight samples in each step
     clip          largest norm of the gradient; None does not clip
@@ -37,7 +37,7 @@ class Settings:
     optimizer_options: Mapping[str, Any] = field(default_factory=dict)
     schedule: str = "cosine"
     schedule_options: Mapping[str, Any] = field(default_factory=dict)
-    temperature: float = 1.0
+    temperature: Temperature = 1.0
     kl_decay: float = 1.0
     samples: int = 1
     clip: float | None = None
@@ -59,8 +59,7 @@ class Settings:
         for name in ("clip", "patience", "lr", "lr_sd", "lr_ratio", "alternate"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, or None, not {getattr(self, name)}")
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise UsageError(f"the temperature must be a number of at least 0, not {self.temperature}")
+        as_rule(self.temperature)
         # Names and rates, too, are refused here: before a run's directory is touched.
         if self.lr_sd is not None and self.lr_ratio is not None:
             raise UsageError(f"give lr_sd ({self.lr_sd}) or lr_ratio ({self.lr_ratio}), not both")
@@ -83,4 +82,4 @@ class Settings:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a checkpoint."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "temperature": describe_temperature(self.temperature)}
