@@ -42,7 +42,8 @@ def test_against_exact_arithmetic(num_batches, lam):
         powers = [Decimal(1)]
         for _ in range(num_batches):
             powers.append(powers[-1] * Decimal(lam))
-        exact = [num_batches * power / sum(powers[1:]) for power in powers[1:]]
+        whole = sum(powers[1:])
+        exact = [num_batches * power / whole for power in powers[1:]]
         expected = torch.tensor([float(value) for value in exact], dtype=torch.float64)  # tiny ones are 0 or subnormal
     torch.testing.assert_close(kl_weights(num_batches, lam), expected, rtol=1e-12, atol=1e-300)
 

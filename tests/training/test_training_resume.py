@@ -57,6 +57,7 @@ KINDS = {
         "settings": {"optimizer": "adamw", "optimizer_options": {"betas": (0.8, 0.9)}, "kl_decay": 0.5},
         "net": {"select": "1.*", "dropout": True},
     },
+    "warm-up": {"settings": {"temperature": pt.warm_up(pt.per_weight(0.5), epochs=2.5, shape="cosine")}, "net": {}},
 }
 
 
@@ -129,7 +130,15 @@ def test_a_finished_run_is_resumed_at_once(go, tmp_path, records, checkpoint_byt
 
 
 @pytest.mark.parametrize(
-    "change", [{"lr": 0.5}, {"epochs": 9}, {"seed": 1}, {"temperature": 0.5}, {"optimizer_options": {"eps": 1e-6}}]
+    "change",
+    [
+        {"lr": 0.5},
+        {"epochs": 9},
+        {"seed": 1},
+        {"temperature": 0.5},
+        {"temperature": pt.per_weight()},
+        {"optimizer_options": {"eps": 1e-6}},
+    ],
 )
 def test_other_settings_are_refused_by_name(go, tmp_path, change, checkpoint_bytes):
     with pytest.raises(Break):

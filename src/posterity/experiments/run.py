@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.models import MODELS
-from posterity.objectives.tempering import RULES, SHAPES, Temperature, as_rule, warm_up
+from posterity.objectives.tempering import RULES, SHAPES, UNTEMPERED, Temperature, as_rule, warm_up
 from posterity.optim import OPTIMIZERS
 from posterity.training import Settings
 from posterity.training.groups import SAMPLERS
@@ -66,9 +66,7 @@ class Run(BaseModel):
     lr_ratio: float | None = Field(None, gt=0, description="the same as a multiple of lr")
     schedule_sd: str | None = Field(None, description="schedule of the standard deviations' rate")
     alternate: int | None = Field(None, ge=1, description="epochs of means, then of standard deviations, in turn")
-    temperature: float | str = Field(
-        _DEFAULT.temperature, description=f"factor on the KL: a number, {' or '.join(RULES)}"
-    )
+    temperature: float | str = Field(UNTEMPERED, description=f"factor on the KL: a number, {' or '.join(RULES)}")
     tau: float = Field(1.0, ge=0, description="factor of the rules per-weight and per-neuron: tau * data / weights")
     temperature_warmup: float = Field(0.0, ge=0, description="epochs in which the temperature is ramped up from 0")
     temperature_warmup_shape: str = Field("linear", description=f"shape of that ramp: {' or '.join(SHAPES)}")

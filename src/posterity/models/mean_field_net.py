@@ -5,9 +5,9 @@
 N is the width. For N -> inf with neurons drawn from one law nu, f(x) tends to the integral of a act(b . x) over nu [1].
 Inputs of any shape are flattened. A constant input (a column of ones) stands for a bias.
 
-Weights start independent with variance INIT_VARIANCE, the prior of [1], whatever the width: PyTorch's own start would
-shrink a_j with N, and another power of N with it. The prior belongs to the Bayesian network, not to this module; give it
-the same scale for every width (prior_scale 0.4472), not one of the rules by fan, which shrink with N too.
+Weights start independent with variance INIT_VARIANCE, the prior of [1], whatever the width: PyTorch's own start
+would shrink a_j, and f with it, by another root of N. The prior belongs to the Bayesian network, not to this module:
+give it the same scale at every width (prior_scale 0.4472), not a rule by fan, which would shrink with N too.
 
 Limits: doubling the neurons (each twice) leaves f as it is; the variance of f at the start is proportional to 1/N.
 

@@ -1,7 +1,7 @@
 """The limit of the ELBO for wide networks: source 002's functional, and how far the ELBO is from it.
 
-For f = (1/N) sum_j a_j act(b_j . x) (models.mean_field_net) under independent Gaussian weights, in nats, summed over the
-p data, with l = -log P(y | f) and eta the temperature:
+For f = (1/N) sum_j a_j act(b_j . x) (models.mean_field_net) under independent Gaussian weights, in nats, summed over
+the p data, with l = -log P(y | f) and eta the temperature:
 
     elbo  = -sum_i E[l(y_i, f(x_i))] - eta kl                                    the tempered ELBO
     limit = -sum_i l(y_i, E f(x_i))  - eta kl                                    F~: the mean inside the loss
@@ -12,7 +12,9 @@ With m_j, s_j the moments of b_j . x and A_j = E act, B_j = E act^2 for a Gaussi
     E f   = (1/N)   sum_j E[a_j] A_j
     Var f = (1/N^2) sum_j (E[a_j]^2 + Var a_j) B_j - E[a_j]^2 A_j^2
 
-    relu  A = m Phi(m/s) + s phi(m/s),  B = (m^2 + s^2) Phi(m/s) + m s phi(m/s);  others by Gauss-Hermite quadrature
+    relu  A = m Phi(m/s) + s phi(m/s),  B = (m^2 + s^2) Phi(m/s) + m s phi(m/s)
+
+Other activations by the trapezoidal rule, whose error falls exponentially for a smooth one: relative 1e-6 for s <= 5.
 
 Gaussian likelihood of noise sd s:  gap = sum_i Var f(x_i) / (2 s^2), exactly. Others: Monte Carlo with the control
 variate l'(E f) (f - E f), whose mean is exactly 0: what is left is of second order, as the gap itself is.
@@ -39,7 +41,8 @@ from posterity.models import MeanFieldNet
 from posterity.objectives.divergence import kl_divergence
 from posterity.posteriors import MeanField
 
-NODES = 64  # of the quadrature
+CUT, NODES = 8.5, 171  # of the quadrature: steps of 0.1 sd, with 1e-16 of the mass outside
+AT_A_TIME = 2**22  # weights and activations of the samples that are evaluated together
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,8 @@ def output_moments(net: BayesianModule, x: Tensor) -> tuple[Tensor, Tensor]:
     model, posterior = net.model, net.posterior
     if not isinstance(model, MeanFieldNet) or not isinstance(posterior, MeanField) or len(net.layout.entries) != 2:
         raise UsageError(
-            "output moments are known for a mean-field network (model 'mean-field') with a mean_field posterior over all "
-            f"its weights, not for {type(model).__name__} with a {posterior.kind} one"
+            "output moments are known for a mean-field network (model 'mean-field') with a mean_field posterior over "
+            f"all its weights, not for {type(model).__name__} with a {posterior.kind} one"
         )
     mean, variance = net.layout.views(posterior.mean), net.layout.views(posterior.sd.square())
     inputs = x.flatten(1)
@@ -79,7 +82,8 @@ def activation_moments(activation: nn.Module, mean: Tensor, sd: Tensor) -> tuple
         cdf = torch.special.ndtr(ratio)
         density = (-0.5 * ratio.square()).exp() / math.sqrt(2 * math.pi)
         return mean * cdf + sd * density, (mean.square() + sd.square()) * cdf + mean * sd * density
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    nodes = np.linspace(-CUT, CUT, NODES)
+    weights = np.exp(-0.5 * nodes**2)
     first, second = torch.zeros_like(mean), torch.zeros_like(mean)
     for node, weight in zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True):
         value = activation(mean + sd * node)
@@ -150,11 +154,12 @@ def _sampled_gap(
         (slope,) = torch.autograd.grad(loss, expected)
     source, net.noise_source = net.noise_source, NoiseSource(seed)
     try:
-        values = []
-        for _ in range(samples):  # one at a time: a wide network's weights are large
-            outputs = net.outputs(x)[0]
-            linear = ((outputs - expected) * slope).sum()
-            values.append((_summed_loss(likelihood, outputs, y) - loss - linear).item())
+        values: list[float] = []
+        together = max(1, AT_A_TIME // (net.num_weights + len(x) * net.layout.entries[0].shape[0]))
+        while len(values) < samples:
+            outputs = net.outputs(x, samples=min(together, samples - len(values)))
+            linear = ((outputs - expected) * slope).sum((1, 2))
+            values += (-likelihood.log_prob(outputs, y).sum(1) - loss - linear).tolist()
     finally:
         net.noise_source = source
     return float(np.mean(values)), float(np.std(values, ddof=1) / math.sqrt(samples))

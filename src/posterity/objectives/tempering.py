@@ -31,6 +31,7 @@ from torch import nn
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError, unknown_name
 
+UNTEMPERED = 1.0  # Bayes' rule, the default of training
 SHAPES: dict[str, Callable[[float], float]] = {
     "linear": lambda share: share,
     "cosine": lambda share: 0.5 * (1 - math.cos(math.pi * share)),

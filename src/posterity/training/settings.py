@@ -9,7 +9,7 @@ from typing import Any
 
 from posterity.core.errors import UsageError, unknown_name
 from posterity.objectives import kl_weights
-from posterity.objectives.tempering import Temperature, as_rule, describe_temperature
+from posterity.objectives.tempering import UNTEMPERED, Temperature, as_rule, describe_temperature
 from posterity.optim import OPTIMIZERS, build_schedule
 
 
@@ -37,7 +37,7 @@ class Settings:
     optimizer_options: Mapping[str, Any] = field(default_factory=dict)
     schedule: str = "cosine"
     schedule_options: Mapping[str, Any] = field(default_factory=dict)
-    temperature: Temperature = 1.0
+    temperature: Temperature = UNTEMPERED
     kl_decay: float = 1.0
     samples: int = 1
     clip: float | None = None
