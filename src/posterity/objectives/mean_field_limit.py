@@ -102,9 +102,8 @@ def limit_functional(
 ) -> Tensor:
     """F~ in nats; `x`, `y` are all `num_data` data, or a sample of them that is scaled up."""
     expected, _ = output_moments(net, x)
-    return -_scale(x, num_data) * _summed_loss(likelihood, expected, y) - temperature * kl_divergence(
-        net.posterior, net.prior
-    )
+    fit = _scale(x, num_data) * _summed_loss(likelihood, expected, y)
+    return -fit - temperature * kl_divergence(net.posterior, net.prior)
 
 
 def exact_elbo(
@@ -117,8 +116,10 @@ def exact_elbo(
     temperature: float,
 ) -> Tensor:
     """The tempered ELBO in nats, without sampling; for a Gaussian likelihood with fixed or learnt noise."""
-    limit = limit_functional(net, likelihood, x, y, num_data=num_data, temperature=temperature)
-    return limit - _scale(x, num_data) * _gaussian_gap(likelihood, *output_moments(net, x))
+    expected, variance = output_moments(net, x)
+    gap = _gaussian_gap(likelihood, expected, variance)
+    fit = _scale(x, num_data) * (_summed_loss(likelihood, expected, y) + gap)
+    return -fit - temperature * kl_divergence(net.posterior, net.prior)
 
 
 @torch.no_grad()
