@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ def main() -> None:
     results: dict[str, dict[int, dict[str, Any]]] = {rule: {} for rule in RULES}
     for width in sorted(args.widths):
         for rule in RULES:
-            found = kept.get(f"{rule} {width}", lambda w=width, r=rule: measure(w, r, train, test, args))  # type: ignore[misc]
+            found = kept.get(f"{rule} {width}", partial(measure, width, rule, train, test, args))
             results[rule][width] = found
             print(f"{rule} {width}: accuracy {found['accuracy']:.3f}, {found['seconds']} s", flush=True)
     print(table(results))

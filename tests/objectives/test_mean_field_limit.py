@@ -75,13 +75,13 @@ def test_gaussian_gap_by_its_definition():
         mean, variance = output_moments(net, x)
         kl = pt.kl_divergence(net.posterior, net.prior)
         fit = -((y - mean).square() / (2 * s**2) + math.log(s) + 0.5 * math.log(2 * math.pi)).sum()
-        loss = negative_elbo(net, likelihood, x, y, num_data=len(x), temperature=eta, samples=40_000)
+        loss = negative_elbo(net, likelihood, x, y, num_data=len(x), temperature=eta, samples=8000)
     assert found.limit == pytest.approx((fit - eta * kl).item())
     assert found.gap == pytest.approx((variance / (2 * s**2)).sum().item())
     assert found.standard_error == 0
     assert found.elbo == pytest.approx(found.limit - found.gap)
     assert found.elbo == pytest.approx(exact_elbo(net, likelihood, x, y, temperature=eta).item())
-    assert found.elbo == pytest.approx(-len(x) * loss.total.item(), rel=0.01)
+    assert found.elbo == pytest.approx(-len(x) * loss.total.item(), rel=0.02)
 
 
 def test_sampled_gap_agrees_with_the_closed_form():
@@ -104,12 +104,12 @@ def test_categorical_gap_against_plain_sampling():
     y = torch.tensor([0, 1, 2, 0, 1, 2, 0])
     found = elbo_gap(net, pt.Categorical(), x, y, temperature=0.5, samples=1000)
     with torch.no_grad():
-        losses = -pt.Categorical().log_prob(net.outputs(x, samples=40_000), y).sum(1)
+        losses = -pt.Categorical().log_prob(net.outputs(x, samples=10_000), y).sum(1)
         inside = pt.Categorical().nll(output_moments(net, x)[0].unsqueeze(0), y) * len(x)
-    plain, error = (losses.mean() - inside).item(), losses.std().item() / 200
+    plain, error = (losses.mean() - inside).item(), losses.std().item() / 100
     assert found.gap > 0
     assert found.gap == pytest.approx(plain, abs=4 * (error + found.standard_error))
-    assert found.standard_error < error * math.sqrt(40)  # the control variate pays: less than plain with 1000 samples
+    assert found.standard_error < error * math.sqrt(10)  # the control variate pays: less than plain with 1000 samples
     assert elbo_gap(net, pt.Categorical(), x, y, temperature=0.5, samples=1000) == found  # the seed decides
 
 
