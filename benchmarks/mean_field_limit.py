@@ -12,7 +12,7 @@ means and standard deviations: it is maximised by L-BFGS without sampling, and n
     K3   temperature tau p / N: the balance of the two terms does not depend on N. Measured: temperature * KL over
          p * nll, at the fixed law and at the optimum, beside the same at temperature 1
 
-Each (width, temperature) is kept in the JSON file and is not computed again. About half a minute on one core.
+Each (width, temperature) is kept in the JSON file and is not computed again. About a minute on one core.
 
     python benchmarks/mean_field_limit.py --out docs/results
 
@@ -124,8 +124,9 @@ def main() -> None:
     rows: dict[str, dict[int, Row]] = {"1": {}, f"{args.tau:g} p/N": {}, f"{args.tau:g} p/N, F~ maximised": {}}
     for rule, by_width in rows.items():
         for width in sorted(args.widths):
-            options = {"temperature": 1.0 if rule == "1" else args.tau * args.num_data / width, "limit": "F~" in rule}
-            by_width[width] = kept.get(f"{rule} {width}", partial(measure, width, args=args, **options))
+            temperature = 1.0 if rule == "1" else args.tau * args.num_data / width
+            compute = partial(measure, width, temperature, args, limit="F~" in rule)
+            by_width[width] = kept.get(f"{rule} {width}", compute)
     print(table(rows))
 
 
