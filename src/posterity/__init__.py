@@ -9,7 +9,7 @@ from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Prediction
-from posterity.objectives import Loss, kl_divergence, kl_weights, negative_elbo
+from posterity.objectives import Loss, kl_divergence, kl_weights, negative_elbo, per_neuron, per_weight, warm_up
 from posterity.posteriors import LowRank, MeanField, Point, Samples
 from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
 from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
@@ -52,7 +52,10 @@ __all__ = [
     "negative_elbo",
     "penalty_factor",
     "penalty_of",
+    "per_neuron",
+    "per_weight",
     "prior_of",
     "range_test",
     "save",
+    "warm_up",
 ]

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from posterity.core.errors import UnknownNameError, UsageError
-from posterity.models import MODELS, build_model, cnn, lenet5, mlp, perceptron
+from posterity.models import MODELS, MeanFieldNet, build_model, cnn, lenet5, mean_field, mlp, perceptron
 
 
 def count(model):
@@ -64,6 +64,44 @@ def test_mlp_by_hand():
     torch.testing.assert_close(model(torch.tensor([[1.0, 2.0]])), expected.view(1, 1))
 
 
+def test_mean_field_by_hand():
+    model = mean_field((2,), 2, hidden=(3,))
+    b = torch.tensor([[1.0, 0.0], [0.0, -1.0], [2.0, 1.0]])
+    a = torch.tensor([[1.0, 5.0, -1.0], [3.0, 7.0, 2.0]])
+    with torch.no_grad():
+        model.inner.weight.copy_(b)
+        model.outer.weight.copy_(a)
+    # act(b.x) = 1, 0 (b.x = -2), 4, so f = (1 - 4, 3 + 8) / 3.
+    torch.testing.assert_close(model(torch.tensor([[1.0, 2.0]])), torch.tensor([[-1.0, 11 / 3]]))
+
+
+def test_mean_field_of_doubled_neurons_is_the_same():
+    torch.manual_seed(0)
+    model, double = (
+        mean_field((5,), 3, hidden=(4,), activation="tanh"),
+        mean_field((5,), 3, hidden=(8,), activation="tanh"),
+    )
+    with torch.no_grad():
+        double.inner.weight.copy_(model.inner.weight.repeat(2, 1))
+        double.outer.weight.copy_(model.outer.weight.repeat(1, 2))
+    x = torch.randn(6, 5)
+    torch.testing.assert_close(double(x), model(x))
+
+
+def test_mean_field_starts_with_variance_one_fifth_at_every_width():
+    torch.manual_seed(0)
+    x = torch.randn(1, 20)
+    for width in (100, 1600):
+        model = mean_field((20,), 500, hidden=(width,))
+        assert isinstance(model, MeanFieldNet)
+        assert model.inner.bias is model.outer.bias is None
+        for weight in model.parameters():
+            assert weight.var().item() == pytest.approx(0.2, rel=0.1)
+        # Var f = E[a^2] E[relu(b.x)^2] / N = (1/5) (|x|^2 / 10) / N, over the 500 outputs (given b).
+        expected = 0.2 * x.square().sum().item() / 10 / width
+        assert model(x).var().item() == pytest.approx(expected, rel=0.3)
+
+
 def test_perceptron_solves_and():
     model = perceptron((2,))
     with torch.no_grad():
@@ -86,6 +124,9 @@ def test_perceptron_solves_and():
         ("mlp", (3,), {"hidden": (4, 0)}),
         ("mlp", (3,), {"width": 3}),
         ("lenet5", (1, 28, 28), {"hidden": (3,)}),
+        ("mean-field", (3,), {"hidden": (3, 3)}),
+        ("mean-field", (3,), {"hidden": (0,)}),
+        ("mean-field", (3,), {"activation": "rely"}),
     ],
 )
 def test_wrong_shapes_and_options(name, shape, options):

@@ -1,4 +1,5 @@
 import math
+from decimal import Decimal, localcontext
 
 import pytest
 import torch
@@ -31,6 +32,26 @@ def test_many_batches(lam):
     # The largest is M (1 - 1/a) / (1 - a^-M) with a = max(lam, 1/lam).
     a = max(lam, 1 / lam)
     assert weights.max().item() == pytest.approx(10_000 * (1 - 1 / a) if a > 1 else 1)
+
+
+@pytest.mark.parametrize("lam", [1e-3, 0.5, 1 - 1e-9, 1.0, 1 + 1e-4, 2.0, 1e3])
+@pytest.mark.parametrize("num_batches", [3, 1000, 10_000])
+def test_against_exact_arithmetic(num_batches, lam):
+    with localcontext() as context:
+        context.prec, context.Emin, context.Emax = 60, -(10**6), 10**6
+        powers = [Decimal(1)]
+        for _ in range(num_batches):
+            powers.append(powers[-1] * Decimal(lam))
+        whole = sum(powers[1:])
+        exact = [num_batches * power / whole for power in powers[1:]]
+        expected = torch.tensor([float(value) for value in exact], dtype=torch.float64)  # tiny ones are 0 or subnormal
+    torch.testing.assert_close(kl_weights(num_batches, lam), expected, rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("lam", [5e-324, 1e-300, 1e300])
+def test_extreme_lam_gives_one_batch_all(lam):
+    weights = kl_weights(1000, lam)
+    assert weights.sum() == weights[-1 if lam > 1 else 0] == 1000
 
 
 @settings(deadline=None, max_examples=80)

@@ -67,6 +67,7 @@ KINDS = {
         "net": {"norm": True},
     },
     "low rank, swa": {"settings": {"average": "swa"}, "net": {"posterior": "low_rank", "rank": 3}},
+    "warm-up": {"settings": {"temperature": pt.warm_up(pt.per_weight(0.5), epochs=2.5, shape="cosine")}, "net": {}},
 }
 
 
@@ -142,7 +143,15 @@ def test_a_finished_run_is_resumed_at_once(go, tmp_path, records, checkpoint_byt
 
 
 @pytest.mark.parametrize(
-    "change", [{"lr": 0.5}, {"epochs": 9}, {"seed": 1}, {"temperature": 0.5}, {"optimizer_options": {"eps": 1e-6}}]
+    "change",
+    [
+        {"lr": 0.5},
+        {"epochs": 9},
+        {"seed": 1},
+        {"temperature": 0.5},
+        {"temperature": pt.per_weight()},
+        {"optimizer_options": {"eps": 1e-6}},
+    ],
 )
 def test_other_settings_are_refused_by_name(go, tmp_path, change, checkpoint_bytes):
     with pytest.raises(Break):

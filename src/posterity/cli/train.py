@@ -18,7 +18,7 @@ from posterity.report import write_evaluation_figures, write_training_figure
 from posterity.training.fit import CHECKPOINT_SECONDS
 
 LISTS = ("hidden", "deterministic")
-NUMBER_OR_NAME = ("prior_scale", "noise")
+NUMBER_OR_NAME = ("prior_scale", "noise", "temperature")
 OPTIONS = ("optimizer_options", "optimizer_sd_options", "schedule_options", "schedule_sd_options")
 
 

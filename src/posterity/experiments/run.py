@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from posterity.averaging import COVARIANCES
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.models import MODELS
+from posterity.objectives.tempering import RULES, SHAPES, UNTEMPERED, Temperature, as_rule, warm_up
 from posterity.optim import OPTIMIZERS, SCHEDULES
 from posterity.posteriors.low_rank import DEFAULT_RANK
 from posterity.priors import PENALTIES
@@ -49,7 +50,9 @@ class Run(BaseModel):
         None, description="what a file's targets are, where they do not show it: classification, binary or regression"
     )
     model: str = Field("lenet5", description=f"the network: {', '.join(MODELS)}")
-    hidden: tuple[int, ...] | None = Field(None, description="widths of an mlp's hidden layers, such as 400,400")
+    hidden: tuple[int, ...] | None = Field(
+        None, description="widths of an mlp's hidden layers, such as 400,400; a mean-field network has one"
+    )
     posterior: str = Field("mean_field", description="mean_field or low_rank (Bayesian), or point (frequentist)")
     rank: int = Field(DEFAULT_RANK, ge=2, description="deviations of a low_rank posterior")
     prior: Literal["gaussian", "laplace", "student_t", "mixture"] = Field(
@@ -99,7 +102,10 @@ class Run(BaseModel):
         {}, description="the schedule's own settings, such as patience=5,drop=0.3 or milestones=0.5:0.75,by=epoch"
     )
     schedule_sd_options: Options = Field({}, description="the same for the standard deviations")
-    temperature: float = Field(_DEFAULT.temperature, ge=0, description="factor on the KL")
+    temperature: float | str = Field(UNTEMPERED, description=f"factor on the KL: a number, {' or '.join(RULES)}")
+    tau: float = Field(1.0, ge=0, description="factor of the rules per-weight and per-neuron: tau * data / weights")
+    temperature_warmup: float = Field(0.0, ge=0, description="epochs in which the temperature is ramped up from 0")
+    temperature_warmup_shape: str = Field("linear", description=f"shape of that ramp: {' or '.join(SHAPES)}")
     kl_decay: float = Field(_DEFAULT.kl_decay, ge=0, description="lam, the KL's share by batch")
     samples: int = Field(_DEFAULT.samples, ge=1, description="weight samples in a step")
     clip: float | None = Field(_DEFAULT.clip, gt=0, description="largest norm of the gradient")
@@ -120,7 +126,18 @@ class Run(BaseModel):
             **{name: getattr(self, name) for name in TRAINING},
             "schedule_options": {**options, **self.schedule_options},
             "schedule_sd_options": {**options, **self.schedule_sd_options},
+            "temperature": self._temperature(),
         }
+
+    def _temperature(self) -> Temperature:
+        if not isinstance(self.temperature, str) and self.tau != 1:
+            raise UsageError(
+                f"tau ({self.tau}) goes with temperature {' or '.join(RULES)}, not with {self.temperature}"
+            )
+        rule = self.temperature if not isinstance(self.temperature, str) else as_rule(self.temperature, tau=self.tau)
+        if not self.temperature_warmup:
+            return rule
+        return warm_up(rule, self.temperature_warmup, self.temperature_warmup_shape)
 
     def write(self, path: Path) -> None:
         """As TOML, atomically (half of it would be another run); what is None is left out."""

@@ -16,6 +16,7 @@ from posterity.core.errors import CorruptFileError, UsageError
 from posterity.data import Standardisation, Task, read_columns
 from posterity.experiments.build import RunData, build_data, build_module, build_network
 from posterity.experiments.run import Run
+from posterity.objectives.tempering import as_rule
 from posterity.saving import describe, rebuild
 from posterity.training import Checkpoints, FitResult, RunDirectory, Settings, fit
 from posterity.training.averaging import Averaging
@@ -61,6 +62,7 @@ def train_run(
     net = build_network(run, parts.train)
     if settings.averaging:
         Averaging(net, settings, len(parts.train))  # refuses what cannot be averaged before a directory is made
+    as_rule(settings.temperature).bind(net, len(parts.train))  # refused here: before the directory is touched
     with RunDirectory(out, resume=resume, overwrite=overwrite) as directory:
         if resume and directory.config.exists():
             _refuse_change(Run.read(directory.config), run)

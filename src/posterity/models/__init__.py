@@ -11,6 +11,7 @@ from torch import nn
 from posterity.core.errors import UsageError, unknown_name
 from posterity.models.cnn import cnn
 from posterity.models.lenet import lenet5
+from posterity.models.mean_field_net import MeanFieldNet, mean_field
 from posterity.models.mlp import mlp
 from posterity.models.perceptron import perceptron
 
@@ -19,6 +20,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "lenet5": lenet5,
     "perceptron": perceptron,
     "cnn": cnn,
+    "mean-field": mean_field,
 }
 
 
@@ -33,4 +35,4 @@ def build_model(name: str, input_shape: Sequence[int], num_outputs: int, **optio
     return MODELS[name](input_shape, num_outputs, **options)
 
 
-__all__ = ["MODELS", "build_model", "cnn", "lenet5", "mlp", "perceptron"]
+__all__ = ["MODELS", "MeanFieldNet", "build_model", "cnn", "lenet5", "mean_field", "mlp", "perceptron"]

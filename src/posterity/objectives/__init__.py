@@ -4,6 +4,23 @@ from posterity.objectives.divergence import kl_by_weight, kl_divergence
 from posterity.objectives.draw import draw_with_kl
 from posterity.objectives.elbo import Loss, negative_elbo
 from posterity.objectives.empirical import learn_scale
+from posterity.objectives.mean_field_limit import elbo_gap, exact_elbo, limit_functional, output_moments
+from posterity.objectives.tempering import per_neuron, per_weight, warm_up
 from posterity.objectives.weighting import kl_weights
 
-__all__ = ["Loss", "draw_with_kl", "kl_by_weight", "kl_divergence", "kl_weights", "learn_scale", "negative_elbo"]
+__all__ = [
+    "Loss",
+    "draw_with_kl",
+    "elbo_gap",
+    "exact_elbo",
+    "kl_by_weight",
+    "kl_divergence",
+    "kl_weights",
+    "learn_scale",
+    "limit_functional",
+    "negative_elbo",
+    "output_moments",
+    "per_neuron",
+    "per_weight",
+    "warm_up",
+]

@@ -3,7 +3,7 @@
     pi_i = lam^i / sum_{k=1..M} lam^k,   i = 1..M;      lam = 0 means pi_i = 0 (frequentist training)
 
 The loss of batch i has the factor M pi_i on its KL: 1 for lam = 1, 1 on average for any lam > 0.
-Evaluated as softmax(i log lam), which subtracts the largest exponent: lam^k itself overflows for large M.
+Evaluated from the largest, lam^(i - i_max): lam^k itself overflows for large M, and so loses i log lam its digits.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ def kl_weights(num_batches: int, lam: float = 1.0) -> Tensor:
         raise UsageError(f"lam must be a number of at least 0, not {lam}")
     if lam == 0:
         return torch.zeros(num_batches, dtype=torch.float64)
-    exponents = torch.arange(1, num_batches + 1, dtype=torch.float64) * math.log(lam)
-    return num_batches * exponents.softmax(0)
+    falling = (-abs(math.log(lam)) * torch.arange(num_batches, dtype=torch.float64)).softmax(0)
+    return num_batches * (falling.flip(0) if lam > 1 else falling)

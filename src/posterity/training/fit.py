@@ -17,6 +17,7 @@ from posterity.core.errors import DataError, UsageError
 from posterity.core.randomness import derive
 from posterity.data import Dataset
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
+from posterity.objectives.tempering import as_rule
 from posterity.training.averaging import Averaging
 from posterity.training.callbacks import Callback
 from posterity.training.directory import RunDirectory
@@ -79,6 +80,7 @@ def fit(
             check_fit(net, net.likelihood, part)
     build_groups(net, options, num_data=len(train), batch_size=options.batch_size)  # refuses wrong options
     averaging = [Averaging(net, options, len(train))] if options.averaging else []  # refuses what cannot be averaged
+    as_rule(options.temperature).bind(net, len(train))  # refuses a rule that this network does not have
     shown = [ProgressDisplay()] if progress else []
     with ExitStack() as stack:
         directory = None

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
 from posterity.core.randomness import derive
+from posterity.objectives.tempering import as_rule
 from posterity.optim import OPTIMIZERS, Schedule, build_optimizer, build_schedule
 from posterity.posteriors import Point
 from posterity.training.ivon import PosteriorIVON
@@ -146,12 +147,13 @@ def _sampler_groups(net: BayesianModule, settings: Settings, num_data: int) -> l
     if settings.optimizer == "ivon" and settings.learn_prior:
         raise UsageError("'ivon' takes its weight decay from the prior once: learn_prior has no meaning for it")
     made: torch.optim.Optimizer
+    temperature = sampling_temperature(net, settings, num_data)
     if settings.optimizer == "ivon":
         options: dict[str, Any] = {} if settings.lr is None else {"lr": settings.lr}
         options |= settings.optimizer_options
-        made = PosteriorIVON(net, num_data=num_data, temperature=settings.temperature, **options)
+        made = PosteriorIVON(net, num_data=num_data, temperature=temperature, **options)
     else:
-        made = _langevin(net, settings, num_data)
+        made = _langevin(net, settings, num_data / temperature)
     schedule = {"epochs": settings.epochs, **settings.schedule_options}
     built = [ParameterGroup("posterior", made, build_schedule(settings.schedule, **schedule))]
     deterministic = [
@@ -163,15 +165,23 @@ def _sampler_groups(net: BayesianModule, settings: Settings, num_data: int) -> l
     return built
 
 
-def _langevin(net: BayesianModule, settings: Settings, num_data: int) -> torch.optim.Optimizer:
+def sampling_temperature(net: BayesianModule, settings: Settings, num_data: int) -> float:
+    """The one temperature of what a sampler samples from."""
+    rule = as_rule(settings.temperature)
+    if rule.settled is not rule:
+        raise UsageError(f"'{settings.optimizer}' samples at one temperature: give one without a warm-up")
+    temperature = rule.bind(net, num_data)(0.0)
+    if not temperature > 0:
+        raise UsageError(f"'{settings.optimizer}' needs a temperature above 0; at 0 there is nothing to sample")
+    return temperature
+
+
+def _langevin(net: BayesianModule, settings: Settings, effective: float) -> torch.optim.Optimizer:
     if not isinstance(net.posterior, Point):
         raise UsageError(
             f"'{settings.optimizer}' moves one weight vector and collects samples of it: it trains a network with "
             f"posterior 'point', not '{net.posterior.kind}'"
         )
-    if not settings.temperature > 0:
-        raise UsageError(f"'{settings.optimizer}' needs a temperature above 0; at 0 there is nothing to sample")
-    effective = num_data / settings.temperature
     lr = 2 * DRIFT[settings.optimizer] / effective if settings.lr is None else settings.lr
     options = {"num_data": effective, "seed": derive(settings.seed, "langevin"), **settings.optimizer_options}
     return build_optimizer(settings.optimizer, [{"params": [net.posterior.mean]}], lr=lr, **options)

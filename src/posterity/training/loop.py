@@ -24,6 +24,7 @@ from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batches, Dataset
 from posterity.likelihoods import Likelihood
 from posterity.objectives import Loss, kl_by_weight, kl_weights, learn_scale, negative_elbo
+from posterity.objectives.tempering import as_rule
 from posterity.priors import FromPenalty
 from posterity.training.averaging import averaged_state, restored_average
 from posterity.training.callbacks import Callback
@@ -62,6 +63,7 @@ class Training:
         self.groups = build_groups(net, settings, num_data=len(train), batch_size=batch_size)
         self.batches = Batches(len(train), batch_size, generator(settings.seed, "batches"))
         self.kl_weights = kl_weights(self.batches.num_batches, settings.kl_decay).tolist()
+        self._temperature = as_rule(settings.temperature).bind(net, len(train))
         self.total_steps = settings.epochs * self.batches.num_batches
         self.step = 0
         self.sums = {"rows": 0.0, "nll": 0.0, "score": 0.0}
@@ -88,6 +90,10 @@ class Training:
         """Time spent on it so far, over all resumptions."""
         return self._seconds_before + time.monotonic() - self._began
 
+    def temperature_at(self, step: int) -> float:
+        """The factor on the KL in the step that follows `step` others."""
+        return self._temperature(step / self.batches.num_batches)
+
     def stop(self, reason: str) -> None:
         """End the training after this step."""
         self.stopped = reason
@@ -105,7 +111,7 @@ class Training:
             num_data=len(self.train),
             samples=self.settings.samples,
             # IVON's steps have the prior in them.
-            temperature=0.0 if self.settings.optimizer == "ivon" else self.settings.temperature,
+            temperature=0.0 if self.settings.optimizer == "ivon" else self.temperature_at(self.step),
             kl_weight=self.kl_weights[self.batches.position - 1],
         )
         loss.backward()
@@ -234,7 +240,8 @@ class Training:
         with torch.no_grad():
             kl_each = kl_by_weight(self.net.posterior, self.net.prior)
         kl = kl_each.sum().item()
-        weight = self.settings.temperature * (self.settings.kl_decay > 0)
+        temperature = self.temperature_at(max(self.step - 1, 0))  # in force in the epoch's last step
+        weight = temperature * (self.settings.kl_decay > 0)
         kl_by_layer = {k: v.item() for k, v in self.net.layout.sum_by_layer(kl_each).items()}
         kl_term = weight * kl / len(self.train)
         if weight and not math.isfinite(kl):
@@ -247,7 +254,7 @@ class Training:
             "nll": nll,
             "kl": kl,
             **({"rmse": math.sqrt(score)} if self.train.task == "regression" else {"accuracy": score}),
-            "temperature": self.settings.temperature,
+            "temperature": temperature,
             "lr": self.groups[0].lr,
             "seconds": round(self.seconds, 3),
             "groups": group_diagnostics(self.groups, self.gradient_norms),

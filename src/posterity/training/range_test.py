@@ -19,6 +19,7 @@ from posterity.bayesian import BayesianModule
 from posterity.core.errors import NonFiniteError, UsageError, unknown_name
 from posterity.core.randomness import derive
 from posterity.objectives import Loss
+from posterity.objectives.tempering import as_rule
 from posterity.training.callbacks import Callback
 from posterity.training.fit import Data, as_dataset, check_fit, default_likelihood
 from posterity.training.loop import Training
@@ -66,7 +67,10 @@ def range_test(
     copied = copy.deepcopy(net)
     copied.likelihood = copied.likelihood or default_likelihood(data).to(copied.posterior.mean)
     check_fit(copied, copied.likelihood, data)
-    options = Settings.of(**{**settings, **PLAIN, "epochs": steps})
+    temperature = as_rule(
+        settings.get("temperature", Settings.temperature)
+    ).settled  # a ramp would look like divergence
+    options = Settings.of(**{**settings, **PLAIN, "epochs": steps, "temperature": temperature})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(options.seed, "modules"))
         training = Training(copied, copied.likelihood, data, None, options)

@@ -12,6 +12,7 @@ from posterity.averaging import AVERAGES, HWA
 from posterity.averaging.hwa import DEFAULT_RANK as DEFAULT_AVERAGE_RANK
 from posterity.core.errors import UsageError, unknown_name
 from posterity.objectives import kl_weights
+from posterity.objectives.tempering import UNTEMPERED, Temperature, as_rule, describe_temperature
 from posterity.optim import OPTIMIZERS, build_schedule, try_options
 from posterity.priors.penalties import penalty_named
 
@@ -23,7 +24,7 @@ class Settings:
     """Settings of `fit`.
 
     lr            None takes the optimiser's default rate
-    temperature   factor on the KL
+    temperature   factor on the KL: a number, or a rule of objectives.tempering, such as per_weight(tau=1.0)
     kl_decay      lam: how the epoch's KL is shared among its batches (objectives.weighting); 0 leaves it out
     samples       weight samples in each step
     clip          largest norm of the gradient; None does not clip
@@ -54,7 +55,7 @@ class Settings:
     optimizer_options: Mapping[str, Any] = field(default_factory=dict)
     schedule: str = "cosine"
     schedule_options: Mapping[str, Any] = field(default_factory=dict)
-    temperature: float = 1.0
+    temperature: Temperature = UNTEMPERED
     kl_decay: float = 1.0
     samples: int = 1
     clip: float | None = None
@@ -85,12 +86,11 @@ class Settings:
         for name in ("clip", "patience", "lr", "lr_sd", "lr_ratio", "alternate", "average_every"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, or None, not {getattr(self, name)}")
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise UsageError(f"the temperature must be a number of at least 0, not {self.temperature}")
         if self.penalty is not None:
             penalty_named(self.penalty)
         if not (math.isfinite(self.penalty_factor) and self.penalty_factor > 0):
             raise UsageError(f"penalty_factor must be a positive number, not {self.penalty_factor}; 1 is theory")
+        as_rule(self.temperature)
         # Names and rates, too, are refused here: before a run's directory is touched.
         if self.lr_sd is not None and self.lr_ratio is not None:
             raise UsageError(f"give lr_sd ({self.lr_sd}) or lr_ratio ({self.lr_ratio}), not both")
@@ -132,4 +132,4 @@ class Settings:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a checkpoint."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "temperature": describe_temperature(self.temperature)}

@@ -1,0 +1,146 @@
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import posterity as pt
+from posterity.core.errors import UnknownNameError, UsageError
+from posterity.models import mean_field, mlp
+from posterity.objectives.tempering import as_rule, describe_temperature, hidden_neurons
+from posterity.training import Settings
+
+
+def value(rule, net, num_data, epochs=0.0):
+    return as_rule(rule).bind(net, num_data)(epochs)
+
+
+def test_per_weight_by_hand():
+    net = pt.bayesian(mlp((3,), 2, hidden=(4, 5)))  # 16 + 25 + 12 weights
+    assert value(pt.per_weight(tau=2.0), net, 106) == 4.0
+    assert value(pt.per_weight(), net, 53) == 1.0
+    assert value(0.3, net, 53) == 0.3
+    last = pt.bayesian(mlp((3,), 2, hidden=(4, 5)), select="5.*")
+    assert value(pt.per_weight(), last, 24) == 2.0  # only the Bayesian weights count
+
+
+def test_per_neuron_by_hand():
+    assert value(pt.per_neuron(tau=0.5), pt.bayesian(mean_field((3,), 2, hidden=(10,))), 60) == 3.0
+    assert value(pt.per_neuron(), pt.bayesian(mlp((3,), 2, hidden=(8,))), 4) == 0.5
+
+
+@pytest.mark.parametrize("width", [1, 7, 64])
+def test_neurons_and_weights_differ_by_the_weights_of_a_neuron(width):
+    net = pt.bayesian(mean_field((5,), 3, hidden=(width,)))
+    d = 5 + 3
+    assert value(pt.per_neuron(0.7), net, 90) == pytest.approx(value(pt.per_weight(0.7 * d), net, 90))
+
+
+def test_the_loss_is_nll_and_mean_kl():
+    """nll + tau * mean KL of a weight, whatever the numbers of data and weights."""
+    torch.manual_seed(0)
+    net = pt.bayesian(mean_field((4,), 3, hidden=(6,)), relative_sd=0.5, seed=0)
+    x, y = torch.randn(10, 4), torch.randint(3, (10,))
+    for num_data in (10, 1000):
+        temperature = value(pt.per_weight(0.2), net, num_data)
+        loss = pt.negative_elbo(net, pt.Categorical(), x, y, num_data=num_data, temperature=temperature)
+        expected = loss.nll + 0.2 * pt.kl_divergence(net.posterior, net.prior) / net.num_weights
+        torch.testing.assert_close(loss.total, expected)
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 4), nn.Linear(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("model", "found"),
+    [
+        (nn.Linear(3, 2), "Linear"),
+        (mlp((3,), 2, hidden=(4, 4)), "Linear, Linear, Linear"),
+        (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2)), "BatchNorm1d"),
+        (nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(4, 2)), "Conv2d, Linear"),
+        (nn.RNN(3, 4), "RNN"),
+        (Tied(), "Linear, Linear"),
+    ],
+)
+def test_per_neuron_is_refused_where_it_is_not_defined(model, found):
+    with pytest.raises(UsageError, match=rf"one hidden layer.*{found}.*per_weight"):
+        hidden_neurons(pt.bayesian(model).model)
+
+
+def test_ramps_by_hand():
+    net = pt.bayesian(nn.Linear(3, 2))
+    linear, cosine = pt.warm_up(0.8, epochs=4), pt.warm_up(0.8, epochs=4, shape="cosine")
+    assert [value(linear, net, 1, t) for t in (0, 1, 2, 4, 9)] == pytest.approx([0, 0.2, 0.4, 0.8, 0.8])
+    quarter = 0.4 * (1 - math.sqrt(0.5))
+    assert [value(cosine, net, 1, t) for t in (0, 1, 2, 3, 4, 9)] == pytest.approx(
+        [0, quarter, 0.4, 0.8 - quarter, 0.8, 0.8]
+    )
+    of_rule = pt.warm_up(pt.per_weight(2.0), epochs=2)  # 8 weights
+    assert [value(of_rule, net, 12, t) for t in (1, 2)] == pytest.approx([1.5, 3.0])
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.floats(0, 10), st.floats(1e-3, 50), st.sampled_from(["linear", "cosine"]))
+def test_ramps_rise_to_the_target_and_stay(target, epochs, shape):
+    temperature = pt.warm_up(target, epochs=epochs, shape=shape).bind(pt.bayesian(nn.Linear(1, 1)), 1)
+    values = [temperature(epochs * share) for share in (0, 0.1, 0.4, 0.5, 0.9, 1, 1.5)]
+    assert values[0] == 0
+    assert values == sorted(values)
+    assert values[-1] == pytest.approx(target)
+    assert values[3] == pytest.approx(target / 2)
+    assert temperature(epochs * (1 - 1e-9)) == pytest.approx(target, rel=1e-6)  # no jump at the end
+
+
+RULES = [
+    0.3,
+    pt.per_weight(),
+    pt.per_neuron(0.5),
+    pt.warm_up(0.3, epochs=2),
+    pt.warm_up(pt.per_weight(0.1), epochs=2, shape="cosine"),
+]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_description_survives_json_and_tells_rules_apart(rule):
+    described = Settings(temperature=rule).as_dict()["temperature"]
+    assert json.loads(json.dumps(described)) == described == describe_temperature(rule)
+    assert [describe_temperature(other) == described for other in RULES].count(True) == 1
+
+
+def test_names_are_rules():
+    assert describe_temperature("per-weight") == describe_temperature(pt.per_weight())
+    assert as_rule("per-neuron", tau=0.1) == pt.per_neuron(0.1)
+    assert pt.warm_up("per-weight", epochs=3).settled == pt.per_weight()
+    assert as_rule(0.5).settled == as_rule(0.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: pt.per_weight(-1.0), "tau.*-1.0"),
+        (lambda: pt.per_neuron(math.nan), "tau.*nan"),
+        (lambda: pt.warm_up(1.0, epochs=0), "positive number of epochs, not 0"),
+        (lambda: pt.warm_up(1.0, epochs=math.inf), "inf"),
+        (lambda: pt.warm_up(-0.5, epochs=1), "-0.5"),
+        (lambda: pt.warm_up(pt.warm_up(1.0, epochs=1), epochs=1), "another warm-up"),
+        (lambda: Settings(temperature=None), "per_weight"),
+        (lambda: Settings(temperature=True), "True"),
+        (lambda: Settings(temperature=math.inf), "inf"),
+    ],
+)
+def test_wrong_values(make, match):
+    with pytest.raises(UsageError, match=match):
+        make()
+
+
+def test_unknown_names_suggest_the_nearest():
+    with pytest.raises(UnknownNameError, match="Did you mean 'per-weight'"):
+        Settings(temperature="per_weights")
+    with pytest.raises(UnknownNameError, match="Did you mean 'cosine'"):
+        pt.warm_up(1.0, epochs=2, shape="cosin")
