@@ -9,7 +9,7 @@ from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Prediction
-from posterity.objectives import Loss, kl_divergence, kl_weights, negative_elbo
+from posterity.objectives import Loss, MovingBaseline, kl_divergence, kl_weights, negative_elbo
 from posterity.posteriors import MeanField, Point
 from posterity.priors import Gaussian
 from posterity.saving import load, save
@@ -28,6 +28,7 @@ __all__ = [
     "GaussianNoise",
     "Loss",
     "MeanField",
+    "MovingBaseline",
     "Point",
     "PosterityError",
     "Prediction",

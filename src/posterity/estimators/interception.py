@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
@@ -40,6 +39,7 @@ MAPS: dict[Callable[..., Tensor], int] = {
     F.conv_transpose2d: 3,
     F.conv_transpose3d: 4,
 }
+OPERANDS = ("input", "weight", "bias")  # the first three arguments of all of them
 # Asking a tensor these does not use its values.
 _PROPERTIES = ("shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "is_nested", "is_leaf", "layout")
 METADATA: frozenset[Any] = frozenset(
@@ -129,21 +129,20 @@ class Interception(TorchFunctionMode):
             self._fill(self.weights.samples)
         return func(*args, **kwargs)
 
-    def _mapped(
-        self, func: Callable[..., Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Tensor | None:
-        a, weight, bias, *rest = (*args, *(kwargs.get(n) for n in ("input", "weight", "bias")[len(args) :]))
+    def _mapped(self, func: Callable[..., Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
+        named = [kwargs.get(name) for name in OPERANDS[len(args) :]]
+        a, weight, bias = (*args[: len(OPERANDS)], *named)
         place = self.places.get(id(weight))
         if place is None or place in self.sampled:
             return None
-        options = {n: v for n, v in kwargs.items() if n not in ("input", "weight", "bias")}
+        options = {n: v for n, v in kwargs.items() if n not in OPERANDS}
         beside = self.places.get(id(bias))
         self._fill(a)
         if beside is not None and beside in self.sampled:
             self._fill(bias)
             beside = None
         self.mapped.update([place] if beside is None else [place, beside])
-        linear = LinearMap(func, tuple(rest), options)
+        linear = LinearMap(func, args[len(OPERANDS) :], options)
         return self.rule.apply(
             linear, a, self._moments(place), bias if beside is None else self._moments(beside), self.noise
         )

@@ -13,7 +13,9 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from posterity.core.errors import CorruptFileError, UsageError
+from posterity.estimators import ESTIMATORS
 from posterity.models import MODELS
+from posterity.objectives import BASELINES, GRADIENTS
 from posterity.optim import OPTIMIZERS
 from posterity.training import Settings
 from posterity.training.groups import SAMPLERS
@@ -27,6 +29,7 @@ else:
 TRAINING = (
     "epochs", "batch_size", "optimizer", "lr", "schedule", "temperature", "kl_decay", "samples",
     "clip", "patience", "val_samples", "seed", "optimizer_sd", "lr_sd", "lr_ratio", "schedule_sd", "alternate",
+    "estimator", "gradient", "baseline",
 )  # fmt: skip
 _DEFAULT = Settings()
 _TRAINERS = [name for name in OPTIMIZERS if name not in SAMPLERS]
@@ -66,6 +69,11 @@ class Run(BaseModel):
     temperature: float = Field(_DEFAULT.temperature, ge=0, description="factor on the KL")
     kl_decay: float = Field(_DEFAULT.kl_decay, ge=0, description="lam, the KL's share by batch")
     samples: int = Field(_DEFAULT.samples, ge=1, description="weight samples in a step")
+    estimator: str = Field(_DEFAULT.estimator, description=f"how a pass is made random: {', '.join(ESTIMATORS)}")
+    gradient: str | None = Field(
+        None, description=f"how the KL enters the gradient: {', '.join(GRADIENTS)}; by default the first there is"
+    )
+    baseline: str | None = Field(None, description=f"what reduces the score's variance: {', '.join(BASELINES)}")
     clip: float | None = Field(_DEFAULT.clip, gt=0, description="largest norm of the gradient")
     patience: int | None = Field(_DEFAULT.patience, ge=1, description="epochs without progress before stopping")
     val_fraction: float = Field(0.1, ge=0, lt=1, description="share of the training data held out")

@@ -1,8 +1,21 @@
 """What training minimises."""
 
+from posterity.objectives.baseline import BASELINES, MovingBaseline
 from posterity.objectives.divergence import kl_by_weight, kl_divergence
 from posterity.objectives.draw import draw_with_kl
 from posterity.objectives.elbo import Loss, negative_elbo
+from posterity.objectives.estimate import GRADIENTS, check_estimate
 from posterity.objectives.weighting import kl_weights
 
-__all__ = ["Loss", "draw_with_kl", "kl_by_weight", "kl_divergence", "kl_weights", "negative_elbo"]
+__all__ = [
+    "BASELINES",
+    "GRADIENTS",
+    "Loss",
+    "MovingBaseline",
+    "check_estimate",
+    "draw_with_kl",
+    "kl_by_weight",
+    "kl_divergence",
+    "kl_weights",
+    "negative_elbo",
+]

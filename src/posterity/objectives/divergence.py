@@ -9,6 +9,7 @@ Limits: q = prior gives 0; sd -> 0 gives +inf logarithmically.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from posterity.posteriors import MeanField, Point, Posterior
@@ -24,6 +25,22 @@ def kl_by_weight(posterior: Posterior, prior: Prior) -> Tensor:
     shift = (posterior.mean - prior.mean) / prior.sd
     ratio = posterior.sd / prior.sd
     return 0.5 * (ratio.square() + shift.square() - 1) - ratio.log()
+
+
+_KNOWN: dict[tuple[type[Posterior], type[Prior]], bool] = {}
+
+
+def has_kl(posterior: Posterior, prior: Prior) -> bool:
+    """Whether `kl_by_weight` has the KL between distributions of these kinds."""
+    kinds = (type(posterior), type(prior))
+    if kinds not in _KNOWN:
+        try:
+            with torch.no_grad():
+                kl_by_weight(posterior, prior)
+            _KNOWN[kinds] = True
+        except TypeError:
+            _KNOWN[kinds] = False
+    return _KNOWN[kinds]
 
 
 def kl_divergence(posterior: Posterior, prior: Prior) -> Tensor:

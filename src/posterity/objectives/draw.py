@@ -76,6 +76,38 @@ class _Draw(torch.autograd.Function):
         return grad_mean, grad_rho, None, None, None
 
 
+class _Moments(torch.autograd.Function):
+    """(mean, rho) -> mean, sd, and the KL's handle: the above with G in mean and sd themselves."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, rho: Tensor, prior: FlatGaussian) -> tuple[Tensor, ...]:
+        sd = F.softplus(rho)
+        ctx.save_for_backward(mean, rho, sd, prior.centre, prior.precision)
+        return mean.detach(), sd, mean.new_zeros(())
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, by_mean: Tensor, by_sd: Tensor, by_kl: Tensor) -> tuple[Tensor | None, ...]:
+        mean, rho, sd, centre, precision = ctx.saved_tensors
+        factor = float(by_kl)
+        shift = mean if centre is None else mean - centre
+        grad_mean = torch.addcmul(by_mean, shift, precision, value=factor)
+        grad_sd = torch.addcmul(by_sd, sd, precision, value=factor)
+        if factor:
+            grad_sd.addcdiv_(sd.new_ones(1), sd, value=-factor)
+        return grad_mean, torch.ops.aten.softplus_backward.grad_input(grad_sd, rho, 1, 20, grad_input=grad_sd), None
+
+
+def moments_with_kl(net: BayesianModule) -> tuple[Tensor, Tensor, Tensor]:
+    """Means and standard deviations (N,) of the weights, and a zero that has the gradient of their KL."""
+    posterior = net.posterior
+    if isinstance(posterior, MeanField) and isinstance(net.prior, FlatGaussian):
+        mean, sd, handle = _Moments.apply(posterior.mean, posterior.rho, net.prior)  # type: ignore[no-untyped-call]
+        return mean, sd, handle
+    kl = kl_divergence(posterior, net.prior)
+    return posterior.mean, posterior.sd, kl - kl.detach()
+
+
 def draw_with_kl(net: BayesianModule, samples: int = 1) -> tuple[dict[str, Tensor], Tensor]:
     """Weights by name, (S, *shape) for more than one sample, and a zero that has the gradient of their KL."""
     posterior, count = net.posterior, None if samples == 1 else samples

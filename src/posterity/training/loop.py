@@ -23,7 +23,8 @@ from posterity.core.errors import NonFiniteError, UsageError
 from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batches, Dataset
 from posterity.likelihoods import Likelihood
-from posterity.objectives import Loss, kl_by_weight, kl_weights, negative_elbo
+from posterity.objectives import Loss, MovingBaseline, kl_by_weight, kl_weights, negative_elbo
+from posterity.objectives.baseline import MOVING
 from posterity.training.callbacks import Callback
 from posterity.training.diagnostics import group_diagnostics, health_warnings, signal_to_noise
 from posterity.training.groups import active, build_groups
@@ -60,6 +61,7 @@ class Training:
         self.step = 0
         self.sums = {"rows": 0.0, "nll": 0.0, "score": 0.0}
         self.gradient_norms: dict[str, float] = {}
+        self.moving_baseline = MovingBaseline() if settings.baseline == MOVING else None
         self.best: dict[str, Any] = {}
         self.stopped = ""  # the reason, once there is nothing left to do
         net.noise_source = NoiseSource(derive(settings.seed, "training"))
@@ -99,6 +101,9 @@ class Training:
             samples=self.settings.samples,
             temperature=self.settings.temperature,
             kl_weight=self.kl_weights[self.batches.position - 1],
+            estimator=self.settings.estimator,
+            gradient=self.settings.gradient,
+            baseline=self.moving_baseline or self.settings.baseline,
         )
         loss.backward()
         self._check_and_clip(loss)
@@ -145,6 +150,7 @@ class Training:
             "global_generator": torch.get_rng_state(),
             "history": len(self.history),
             "sums": self.sums,
+            "baseline": self.moving_baseline and self.moving_baseline.state(),
             "best": self.best,
             "stopped": self.stopped,
             "callbacks": [callback.state() for callback in self._kept_callbacks()],
@@ -170,6 +176,8 @@ class Training:
         self.net.noise_source.restore(state["noise"])
         torch.set_rng_state(state["global_generator"])
         self.history.restore(state["history"])
+        if self.moving_baseline:
+            self.moving_baseline.restore(state["baseline"])
         for callback, kept in zip(self._kept_callbacks(), state["callbacks"], strict=True):
             callback.restore(kept)
         self._seconds_before = self.history[-1]["seconds"] if self.history else 0.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from posterity.core.errors import UsageError, unknown_name
-from posterity.objectives import kl_weights
+from posterity.objectives import check_estimate, kl_weights
 from posterity.optim import OPTIMIZERS, build_schedule
 
 
@@ -24,6 +24,9 @@ class Settings:
     clip          largest norm of the gradient; None does not clip
     patience      epochs without a better validation nll before stopping; the best weights are then restored
     val_samples   weight samples in each validation
+    estimator     how a pass is made random: sample, local or flipout (posterity.estimators)
+    gradient      how the KL enters the gradient: analytic, total, path or score (objectives.estimate)
+    baseline      of the score: moving or leave_one_out
 
     The standard deviations are trained like the means unless one of these is given (training.groups):
     optimizer_sd, lr_sd (or lr_ratio, times the means' rate), schedule_sd, and their options
@@ -51,6 +54,9 @@ class Settings:
     schedule_sd: str | None = None
     schedule_sd_options: Mapping[str, Any] = field(default_factory=dict)
     alternate: int | None = None
+    estimator: str = "sample"
+    gradient: str | None = None
+    baseline: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "samples", "val_samples"):
@@ -71,6 +77,7 @@ class Settings:
         if self.schedule_sd is not None:
             build_schedule(self.schedule_sd, **self.schedule_sd_options)
         kl_weights(1, self.kl_decay)
+        check_estimate(self.estimator, self.gradient, self.baseline, self.samples)
 
     @classmethod
     def of(cls, **settings: Any) -> Settings:
