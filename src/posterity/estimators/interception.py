@@ -131,7 +131,7 @@ class Interception(TorchFunctionMode):
 
     def _mapped(self, func: Callable[..., Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
         named = [kwargs.get(name) for name in OPERANDS[len(args) :]]
-        a, weight, bias = (*args[: len(OPERANDS)], *named)
+        a, weight, bias = [*args[: len(OPERANDS)], *named]
         place = self.places.get(id(weight))
         if place is None or place in self.sampled:
             return None

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posterity.bayesian import BayesianModule
 from posterity.estimators.interception import Interception, Rule
-from posterity.estimators.weights import PassWeights
+from posterity.estimators.weights import Parts, PassWeights
 
 # Places of the weights that a network uses more than once in a pass. Learnt as passes are made; what it does not
 # depend on is what was drawn, so that a resumed training, which learns it anew, goes on as it would have.
@@ -18,23 +18,23 @@ _SEVERAL_USES: WeakKeyDictionary[BayesianModule, set[int]] = WeakKeyDictionary()
 
 
 def random_outputs(
-    net: BayesianModule, rule: Rule, *args: Any, mean: Tensor, sd: Tensor, noise: Tensor | None, samples: int
+    net: BayesianModule, rule: Rule, *args: Any, means: Parts, sds: Parts, noise: Tensor | None, samples: int
 ) -> Tensor:
-    """Outputs (S, ...) of `samples` passes under `rule`, differentiable in `mean` and `sd` (N,).
+    """Outputs (S, ...) of `samples` passes under `rule`, differentiable in `means` and `sds`, flat parts by weight.
 
     `noise` (S, N) is standard normal, and needed by rules that perturb the weights.
     """
     rows: list[Tensor | None] = [None] * samples if noise is None else list(noise.view(samples, -1))
-    return torch.cat([_pass(net, rule, args, mean, sd, row) for row in rows])
+    return torch.cat([_pass(net, rule, args, means, sds, row) for row in rows])
 
 
 def _pass(
-    net: BayesianModule, rule: Rule, args: tuple[Any, ...], mean: Tensor, sd: Tensor, noise: Tensor | None
+    net: BayesianModule, rule: Rule, args: tuple[Any, ...], means: Parts, sds: Parts, noise: Tensor | None
 ) -> Tensor:
     several = _SEVERAL_USES.setdefault(net, set())
     while True:
         before = _Undo(net)
-        weights = PassWeights(mean, sd, net.layout, noise)
+        weights = PassWeights(means, sds, net.layout, noise)
         mode = Interception(rule, weights, net.noise_source, several)
         views = dict(zip(net.layout.names, weights.samples, strict=True))
         with mode:

@@ -24,21 +24,22 @@ from torch import Tensor
 from posterity.core.layout import Layout
 from posterity.core.randomness import NoiseSource
 
+Parts = Sequence[Tensor]  # flat (size,), a part for each weight tensor
+
 
 class PassWeights:
-    """Means, spreads and samples of one pass, each a list in the layout's order.
+    """Means, spreads and samples of one pass, each a tuple in the layout's order, from flat parts (size,).
 
     With `noise` (N,) the spread is the perturbation; without, the variance, and a sample draws noise when filled.
     """
 
-    def __init__(self, mean: Tensor, sd: Tensor, layout: Layout, noise: Tensor | None = None) -> None:
-        self.layout, self.sizes, self.noise = layout, layout.sizes, noise
-        count = len(self.sizes)
+    def __init__(self, means: Parts, sds: Parts, layout: Layout, noise: Tensor | None = None) -> None:
+        count = len(layout.sizes)
+        self.entries, self.perturbs = layout.entries, noise is not None
         self.filled = [False] * count
-        self.noises: list[Tensor | None] = [None] * count if noise is None else list(noise.split(self.sizes))
-        self._values = (mean.detach().split(self.sizes), sd.detach().split(self.sizes))
-        self._parts: Sequence[Tensor] = ()
-        tensors = _Tensors.apply(mean, sd, self)  # type: ignore[no-untyped-call]
+        self.noises: list[Tensor | None] = [None] * count if noise is None else list(noise.split(layout.sizes))
+        self._values = [(mean.detach(), sd.detach()) for mean, sd in zip(means, sds, strict=True)]
+        tensors = _Tensors.apply(self, *means, *sds)  # type: ignore[no-untyped-call]
         self.means, self.spreads, self.samples = tensors[:count], tensors[count : 2 * count], tensors[2 * count :]
 
     def fill(self, place: int, source: NoiseSource) -> None:
@@ -46,59 +47,50 @@ class PassWeights:
         if self.filled[place]:
             return
         self.filled[place] = True
-        mean, sd = (values[place] for values in self._values)
+        mean, sd = self._values[place]
         noise = self.noises[place]
         if noise is None:
-            noise = self.noises[place] = source.normal((self.sizes[place],), mean)
+            noise = self.noises[place] = source.normal((len(mean),), mean)
         with torch.no_grad():
-            torch.addcmul(mean, sd, noise, out=self._parts[place])
+            self.samples[place].data = self.entries[place].view(torch.addcmul(mean, sd, noise))
 
 
 class _Tensors(torch.autograd.Function):
-    """(mean, sd) -> means, spreads and unfilled samples by weight."""
+    """Means and sds -> means, spreads and unfilled samples, by weight."""
 
     @staticmethod
-    def forward(ctx: Any, mean: Tensor, sd: Tensor, weights: PassWeights) -> tuple[Tensor, ...]:
-        spread = sd.square() if weights.noise is None else sd * weights.noise
-        ctx.save_for_backward(sd)
+    def forward(ctx: Any, weights: PassWeights, *inputs: Tensor) -> tuple[Tensor, ...]:
+        count = len(weights.entries)
+        means, sds = inputs[:count], inputs[count:]
+        ctx.save_for_backward(*sds)
         ctx.set_materialize_grads(False)
         ctx.weights = weights
-        buffer = torch.full_like(mean, math.nan)
-        # `data` has a version counter of its own: filling one sample must not count as a change of the others.
-        weights._parts = buffer.data.split(weights.sizes)
-        return tuple(t for v in (mean.detach(), spread, buffer) for t in weights.layout.views(v).values())
+        spreads = [sd.square() if n is None else sd * n for sd, n in zip(sds, weights.noises, strict=True)]
+        nothing = means[0].new_tensor(math.nan)  # takes no memory, however often it is repeated
+        shaped = [e.view(v.detach()) for v, e in zip((*means, *spreads), 2 * weights.entries, strict=True)]
+        return (*shaped, *(nothing.expand(entry.shape) for entry in weights.entries))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         weights: PassWeights = ctx.weights
-        (sd,) = ctx.saved_tensors
-        entries, count = weights.layout.entries, len(weights.sizes)
-        flats = [None if g is None else entries[i % count].flat(g) for i, g in enumerate(grads)]
-        to_mean, to_sd = torch.empty_like(sd), torch.empty_like(sd)
-        parts = zip(*(v.split(weights.sizes) for v in (to_mean, to_sd, sd)), strict=True)
-        for place, (part_mean, part_sd, values) in enumerate(parts):
-            by_mean, by_spread, by_sample = (flats[place + k * count] for k in range(3))
-            _add(part_mean, by_mean, by_sample)
+        count = len(weights.entries)
+        flats = [None if g is None else e.flat(g) for g, e in zip(grads, 3 * weights.entries, strict=True)]
+        to_means, to_sds = [], []
+        for place, sd in enumerate(ctx.saved_tensors):
+            by_mean, by_spread, by_sample = flats[place::count]
             noise = weights.noises[place]
-            if weights.noise is not None:
-                _add(part_sd, by_spread, by_sample)
-                part_sd.mul_(noise)
-                continue
-            _add(part_sd, by_sample)
-            if by_sample is not None:
-                part_sd.mul_(noise)
-            if by_spread is not None:
-                part_sd.addcmul_(by_spread, values, value=2)
-        return to_mean, to_sd, None
+            to_means.append(_sum(by_mean, by_sample))
+            if weights.perturbs:
+                by_noise, to_sd = _sum(by_spread, by_sample), None
+            else:
+                by_noise = by_sample
+                to_sd = None if by_spread is None else torch.addcmul(sd.new_zeros(1), by_spread, sd, value=2)
+            to_sds.append(_sum(to_sd, None if by_noise is None or noise is None else by_noise * noise))
+        return None, *to_means, *to_sds
 
 
-def _add(out: Tensor, *terms: Tensor | None) -> None:
-    """Set `out` to the sum of the terms there are."""
+def _sum(*terms: Tensor | None) -> Tensor | None:
+    """The sum of the terms there are."""
     given = [term for term in terms if term is not None]
-    if not given:
-        out.zero_()
-    elif len(given) == 1:
-        out.copy_(given[0])
-    else:
-        torch.add(*given, out=out)
+    return None if not given else given[0] if len(given) == 1 else given[0] + given[1]

@@ -102,9 +102,9 @@ def estimate(
         )
     if kind == ANALYTIC:
         assert rule is not None
-        mean, sd, handle = moments_with_kl(net)
+        means, sds, handle = moments_with_kl(net)
         noise = net.noise(samples) if rule.perturbs else None
-        outputs = random_outputs(net, rule, x, mean=mean, sd=sd, noise=noise, samples=samples)
+        outputs = random_outputs(net, rule, x, means=means, sds=sds, noise=noise, samples=samples)
         return Estimate(likelihood.nll(outputs, y), outputs, handle)
     noise = net.noise(samples)
     if rule is None:
@@ -113,9 +113,9 @@ def estimate(
     else:
         mean, sd = net.posterior.mean, net.posterior.sd
         weights = torch.addcmul(mean, sd, noise)
-        outputs = random_outputs(
-            net, rule, x, mean=mean, sd=sd, noise=noise if rule.perturbs else None, samples=samples
-        )
+        means, sds = mean.split(net.layout.sizes), sd.split(net.layout.sizes)
+        used = noise if rule.perturbs else None
+        outputs = random_outputs(net, rule, x, means=means, sds=sds, noise=used, samples=samples)
     q = frozen(net.posterior) if kind == PATH else net.posterior
     kl = sampled_kl(q, net.prior, weights).mean()
     return Estimate(likelihood.nll(outputs, y), outputs, kl - kl.detach(), kl.detach(), weights.detach())
