@@ -130,8 +130,8 @@ class Interception(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _mapped(self, func: Callable[..., Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
-        named = [kwargs.get(name) for name in OPERANDS[len(args) :]]
-        a, weight, bias = [*args[: len(OPERANDS)], *named]
+        given = {**dict(zip(OPERANDS, args, strict=False)), **kwargs}
+        a, weight, bias = (given.get(name) for name in OPERANDS)
         place = self.places.get(id(weight))
         if place is None or place in self.sampled:
             return None
