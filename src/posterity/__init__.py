@@ -9,7 +9,15 @@ from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Prediction
-from posterity.objectives import Loss, MovingBaseline, kl_divergence, kl_weights, negative_elbo
+from posterity.objectives import (
+    GradientVariance,
+    Loss,
+    MovingBaseline,
+    gradient_variance,
+    kl_divergence,
+    kl_weights,
+    negative_elbo,
+)
 from posterity.posteriors import MeanField, Point
 from posterity.priors import Gaussian
 from posterity.saving import load, save
@@ -26,6 +34,7 @@ __all__ = [
     "FitResult",
     "Gaussian",
     "GaussianNoise",
+    "GradientVariance",
     "Loss",
     "MeanField",
     "MovingBaseline",
@@ -37,6 +46,7 @@ __all__ = [
     "UsageError",
     "bayesian",
     "fit",
+    "gradient_variance",
     "kl_divergence",
     "kl_weights",
     "load",

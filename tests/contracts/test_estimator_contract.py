@@ -81,7 +81,7 @@ def draws(net, count, seed=0, **options):
 def test_unbiased(estimator, gradient, baseline, samples):
     net = network()
     kept = pt.MovingBaseline() if baseline == "moving" else baseline
-    found = draws(net, 600, estimator=estimator, gradient=gradient, baseline=kept, samples=samples)
+    found = draws(net, 400, estimator=estimator, gradient=gradient, baseline=kept, samples=samples)
     error = found.std(0) / len(found) ** 0.5
     assert ((found.mean(0) - exact_gradient(net)).abs() < 4 * error + 1e-12).all()
 

@@ -5,14 +5,15 @@ import math
 
 import pytest
 import torch
+from running import outputs
 from torch import nn
 from torch.nn import functional as F
 
 import posterity as pt
 from posterity.core.randomness import NoiseSource
-from posterity.estimators import RULES, random_outputs
+from posterity.estimators import RULES
 
-DRAWS = 1500
+DRAWS = 800
 EVERY_RULE = pytest.mark.parametrize("rule", RULES)
 
 
@@ -22,15 +23,6 @@ def network(module, **options):
     with torch.no_grad():
         net.posterior.rho.copy_(torch.linspace(-2, 0, net.num_weights))
     return net
-
-
-def outputs(net, rule, x, samples=1):
-    mean, sd = net.posterior.mean, net.posterior.sd
-    noise = net.noise(samples) if RULES[rule].perturbs else None
-    sizes = net.layout.sizes
-    return random_outputs(
-        net, RULES[rule], x, means=mean.split(sizes), sds=sd.split(sizes), noise=noise, samples=samples
-    )
 
 
 def exact_moments(net, module, x):

@@ -130,8 +130,8 @@ class Interception(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _mapped(self, func: Callable[..., Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
-        given = {**dict(zip(OPERANDS, args, strict=False)), **kwargs}
-        a, weight, bias = (given.get(name) for name in OPERANDS)
+        given: dict[str, Any] = {**dict(zip(OPERANDS, args, strict=False)), **kwargs}
+        a, weight, bias = given["input"], given["weight"], given.get("bias")
         place = self.places.get(id(weight))
         if place is None or place in self.sampled:
             return None

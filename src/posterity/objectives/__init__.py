@@ -5,15 +5,18 @@ from posterity.objectives.divergence import kl_by_weight, kl_divergence
 from posterity.objectives.draw import draw_with_kl
 from posterity.objectives.elbo import Loss, negative_elbo
 from posterity.objectives.estimate import GRADIENTS, check_estimate
+from posterity.objectives.variance import GradientVariance, gradient_variance
 from posterity.objectives.weighting import kl_weights
 
 __all__ = [
     "BASELINES",
     "GRADIENTS",
+    "GradientVariance",
     "Loss",
     "MovingBaseline",
     "check_estimate",
     "draw_with_kl",
+    "gradient_variance",
     "kl_by_weight",
     "kl_divergence",
     "kl_weights",

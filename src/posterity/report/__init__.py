@@ -9,6 +9,7 @@ from posterity.report.figures import (
     training_curves,
 )
 from posterity.report.run_figures import write_evaluation_figures, write_training_figure
+from posterity.report.variance_figure import variance_bars
 
 __all__ = [
     "confidence_histograms",
@@ -17,6 +18,7 @@ __all__ = [
     "reliability_diagram",
     "save",
     "training_curves",
+    "variance_bars",
     "write_evaluation_figures",
     "write_training_figure",
 ]
