@@ -20,6 +20,7 @@ ODD = Run(
     noise="input", lr=1e-300,
     optimizer_sd="sgd", lr_sd=0.1, lr_ratio=0.5, schedule_sd="step", alternate=2, clip=0.1,
     patience=3, kl_decay=0.1 + 0.2, seed=2**53 + 1, rho=-1e-17,
+    estimator="local", gradient="path", baseline="moving",
 )  # fmt: skip
 
 
