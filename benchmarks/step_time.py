@@ -29,18 +29,19 @@ from peers import PEERS, PeerUnavailable, Steps
 from posterity.optim import build_optimizer
 
 BASELINE, OURS = "pytorch", "posterity"
+OTHER_ESTIMATORS = ("local", "flipout")
 NUM_BATCHES = 50
 
 
-def posterity_steps(workload: Workload) -> Steps:
-    """This library, as its README has it."""
+def posterity_steps(workload: Workload, estimator: str = "sample") -> Steps:
+    """This library, as its README has it, or with another estimator."""
     likelihood = pt.Categorical()
     net = pt.bayesian(workload.make_model(), rho=-5.0, likelihood=likelihood)
     optimizer = build_optimizer("adam", [{"params": net.parameters()}], lr=1e-3)
 
     def train_step(x: Tensor, y: Tensor) -> None:
         optimizer.zero_grad()
-        pt.negative_elbo(net, likelihood, x, y, num_data=workload.num_data).backward()
+        pt.negative_elbo(net, likelihood, x, y, num_data=workload.num_data, estimator=estimator).backward()
         optimizer.step()
 
     def predict(x: Tensor, samples: int) -> Tensor:
@@ -64,7 +65,9 @@ def candidates(workload: Workload, peers: list[str] | None) -> tuple[dict[str, S
     """The steps of everything (or of `peers`) that runs here, and why the rest does not."""
     found, missing = {}, {}
     chosen = {name: make for name, make in PEERS.items() if peers is None or name in [BASELINE, *peers]}
-    for name, make in {**chosen, OURS: posterity_steps}.items():
+    ours: dict[str, Callable[[Workload], Steps]] = {OURS: posterity_steps}
+    ours |= {f"{OURS} {name}": partial(posterity_steps, estimator=name) for name in OTHER_ESTIMATORS}
+    for name, make in {**chosen, **ours}.items():
         try:
             torch.manual_seed(0)
             found[name] = make(workload)
@@ -78,7 +81,8 @@ def compare(workload: Workload, *, peers: list[str] | None, rounds: int, inner: 
     x, _ = workload.make_batch()
     found, missing = candidates(workload, peers)
     training = {name: on_many_batches(workload, steps) for name, steps in found.items()}
-    prediction: dict[str, Callable[[], Any]] = {name: partial(s.predict, x, samples) for name, s in found.items()}
+    predicting = {n: s for n, s in found.items() if n not in [f"{OURS} {e}" for e in OTHER_ESTIMATORS]}  # all the same
+    prediction: dict[str, Callable[[], Any]] = {name: partial(s.predict, x, samples) for name, s in predicting.items()}
     prediction[BASELINE] = partial(plain_predict, found[BASELINE], x, samples)
     step_times = measure(training, rounds, inner)
     with torch.no_grad():

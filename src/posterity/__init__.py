@@ -9,7 +9,18 @@ from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Prediction
-from posterity.objectives import Loss, kl_divergence, kl_weights, negative_elbo, per_neuron, per_weight, warm_up
+from posterity.objectives import (
+    GradientVariance,
+    Loss,
+    MovingBaseline,
+    gradient_variance,
+    kl_divergence,
+    kl_weights,
+    negative_elbo,
+    per_neuron,
+    per_weight,
+    warm_up,
+)
 from posterity.posteriors import LowRank, MeanField, Point, Samples
 from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
 from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
@@ -29,10 +40,12 @@ __all__ = [
     "FromPenalty",
     "Gaussian",
     "GaussianNoise",
+    "GradientVariance",
     "Laplace",
     "Loss",
     "LowRank",
     "MeanField",
+    "MovingBaseline",
     "Parts",
     "Point",
     "PosterityError",
@@ -46,6 +59,7 @@ __all__ = [
     "UsageError",
     "bayesian",
     "fit",
+    "gradient_variance",
     "kl_divergence",
     "kl_weights",
     "load",

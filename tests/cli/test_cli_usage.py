@@ -22,7 +22,9 @@ def check_usage_error(done, *parts):
         assert str(part) in done.err
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "predict", "demo", "data list", "data fetch"])
+@pytest.mark.parametrize(
+    "command", ["train", "evaluate", "predict", "gradient-variance", "demo", "data list", "data fetch"]
+)
 def test_every_command_has_help_with_an_example(cli, command):
     for flag in ("--help", "-h"):
         done = cli(*command.split(), flag)

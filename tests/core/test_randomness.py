@@ -120,3 +120,17 @@ def test_fresh_seed_follows_the_global_generator():
         first, second = fresh_seed(), fresh_seed()
         torch.manual_seed(0)
         assert fresh_seed() == first != second
+
+
+def test_signs_are_fair_independent_and_resume():
+    source = NoiseSource(0)
+    like = torch.zeros(1, dtype=torch.float64)
+    signs = source.signs((200, 50), like)
+    assert signs.dtype == torch.float64
+    assert set(signs.unique().tolist()) == {-1.0, 1.0}
+    assert abs(signs.mean().item()) < 4 / 100
+    assert (torch.corrcoef(signs.T) - torch.eye(50)).abs().max() < 5 / 200**0.5
+    state = source.state()
+    after = source.signs((3, 5, 1), like)
+    source.restore(state)
+    assert torch.equal(source.signs((3, 5, 1), like), after)

@@ -22,6 +22,7 @@ ODD = Run(
     average="hwa", average_every=7, penalty="l1", patience=3, kl_decay=0.1 + 0.2, seed=2**53 + 1, rho=-1e-17,
     optimizer_options={"betas": (0.8, 0.99), "amsgrad": True}, optimizer_sd_options={"momentum": 1},
     schedule_options={"floor": 1e-3, "by": "epoch"}, schedule_sd_options={"milestones": (0.25, 0.5), "drop": 0.3},
+    estimator="local", gradient="path", baseline="moving",
 )  # fmt: skip
 
 

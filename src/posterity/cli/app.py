@@ -1,4 +1,4 @@
-"""`posterity`: train, evaluate, predict, range-test, penalty, data, demo.
+"""`posterity`: train, evaluate, predict, range-test, gradient-variance, penalty, data, demo.
 
 Exit codes: 0 ok, 1 the run failed, 2 wrong usage, 4 corrupt or untrusted file, 130 and 143 on signals.
 Results go to stdout (with --json as JSON), everything else to stderr.
@@ -16,6 +16,7 @@ from posterity import __version__
 from posterity.cli.data import data_app
 from posterity.cli.demo import demo
 from posterity.cli.evaluate import evaluate_command
+from posterity.cli.gradient_variance import gradient_variance_command
 from posterity.cli.output import note
 from posterity.cli.penalty import penalty_command
 from posterity.cli.predict import predict_command
@@ -36,6 +37,7 @@ app.command("evaluate")(evaluate_command)
 app.command("predict")(predict_command)
 app.command("range-test")(range_test_command)
 app.command("penalty")(penalty_command)
+app.command("gradient-variance")(gradient_variance_command)
 app.command("demo")(demo)
 app.add_typer(data_app, name="data")
 

@@ -63,6 +63,12 @@ class NoiseSource:
                 block.copy_(whole).mul_(SCALE[dtype]).erfinv_().mul_(math.sqrt(2))
         return noise.to(like)
 
+    def signs(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Random signs, -1 or 1, of `shape` with the dtype and device of `like`: a bit each."""
+        count = math.prod(shape)
+        bits = np.unpackbits(self._bits.random_raw(math.ceil(count / 64)).view(np.uint8), count=count)
+        return torch.from_numpy(bits).to(like).mul_(2).sub_(1).view(shape)
+
     def state(self) -> Tensor:
         """The generator's state, an int64 vector."""
         words: np.ndarray[tuple[int], np.dtype[np.uint64]] = self._bits.state["state"]["state"]

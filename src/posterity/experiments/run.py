@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from posterity.averaging import COVARIANCES
 from posterity.core.errors import CorruptFileError, UsageError
+from posterity.estimators import ESTIMATORS
 from posterity.models import MODELS
+from posterity.objectives import BASELINES, GRADIENTS
 from posterity.objectives.tempering import RULES, SHAPES, UNTEMPERED, Temperature, as_rule, warm_up
 from posterity.optim import OPTIMIZERS, SCHEDULES
 from posterity.posteriors.low_rank import DEFAULT_RANK
@@ -33,6 +35,7 @@ TRAINING = (
     "average", "average_start", "average_every", "average_restart", "covariance", "average_rank",
     "optimizer_options", "optimizer_sd_options",
     "learn_prior", "penalty", "penalty_factor",
+    "estimator", "gradient", "baseline",
 )  # fmt: skip
 _DEFAULT = Settings()
 Options = dict[str, bool | int | float | str | tuple[float, ...]]
@@ -108,6 +111,11 @@ class Run(BaseModel):
     temperature_warmup_shape: str = Field("linear", description=f"shape of that ramp: {' or '.join(SHAPES)}")
     kl_decay: float = Field(_DEFAULT.kl_decay, ge=0, description="lam, the KL's share by batch")
     samples: int = Field(_DEFAULT.samples, ge=1, description="weight samples in a step")
+    estimator: str = Field(_DEFAULT.estimator, description=f"how a pass is made random: {', '.join(ESTIMATORS)}")
+    gradient: str | None = Field(
+        None, description=f"how the KL enters the gradient: {', '.join(GRADIENTS)}; by default the first there is"
+    )
+    baseline: str | None = Field(None, description=f"what reduces the score's variance: {', '.join(BASELINES)}")
     clip: float | None = Field(_DEFAULT.clip, gt=0, description="largest norm of the gradient")
     patience: int | None = Field(_DEFAULT.patience, ge=1, description="epochs without progress before stopping")
     val_fraction: float = Field(0.1, ge=0, lt=1, description="share of the training data held out")

@@ -41,6 +41,22 @@ def kl_by_weight(posterior: Posterior, prior: Prior) -> Tensor:
     return 0.5 * (ratio.square() + shift.square() - 1) - ratio.log()
 
 
+_KNOWN: dict[tuple[type[Posterior], type[Prior]], bool] = {}
+
+
+def has_kl(posterior: Posterior, prior: Prior) -> bool:
+    """Whether `kl_by_weight` has the KL between distributions of these kinds."""
+    kinds = (type(posterior), type(prior))
+    if kinds not in _KNOWN:
+        try:
+            with torch.no_grad():
+                kl_by_weight(posterior, prior)
+            _KNOWN[kinds] = True
+        except TypeError:
+            _KNOWN[kinds] = False
+    return _KNOWN[kinds]
+
+
 def kl_divergence(posterior: Posterior, prior: Prior) -> Tensor:
     """KL(posterior || prior)."""
     if isinstance(posterior, LowRank) and isinstance(prior, FlatGaussian):

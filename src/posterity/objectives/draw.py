@@ -14,6 +14,7 @@ gradient; whoever wants the value adds it (see elbo.Loss.kl).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -58,7 +59,7 @@ class _Draw(torch.autograd.Function):
         # would find it changed, and autograd says so.
         grad_mean, grad_sd = torch.empty_like(mean), noise
         shift = mean if centre is None else mean - centre
-        many, one = noise.dim() == 2, sd.new_ones(1)
+        many = noise.dim() == 2
         if many:
             grad_sd = torch.empty_like(mean)
         vectors = (v.split(sizes, dim=-1) for v in (grad_mean, grad_sd, noise, shift, sd))
@@ -69,11 +70,69 @@ class _Draw(torch.autograd.Function):
             if many:
                 torch.sum(part_noise, 0, out=to_sd)
                 grad = grad.sum(0)
-            torch.addcmul(grad, part_shift, precision, value=factor, out=to_mean)
-            if factor:  # without the KL, an sd that has underflowed to 0 must not make 0 / 0
-                to_sd.addcmul_(part_sd, precision, value=factor).addcdiv_(one, part_sd, value=-factor)
+            _add_kl((grad, to_sd), (part_shift, part_sd), precision, factor, out=(to_mean, to_sd))
         grad_rho = torch.ops.aten.softplus_backward.grad_input(grad_sd, rho, 1, 20, grad_input=grad_sd)
         return grad_mean, grad_rho, None, None, None
+
+
+class _Moments(torch.autograd.Function):
+    """(mean, rho) -> means and sds by weight, and the KL's handle: the above with G in means and sds themselves."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, rho: Tensor, prior: FlatGaussian, layout: Layout) -> tuple[Tensor, ...]:
+        sd = F.softplus(rho)
+        ctx.save_for_backward(mean, rho, sd, prior.centre)
+        ctx.prior, ctx.layout = prior, layout
+        return (*mean.detach().split(layout.sizes), *sd.split(layout.sizes), mean.new_zeros(()))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        mean, rho, sd, centre = ctx.saved_tensors
+        *parts, factor = *grads[:-1], float(grads[-1])
+        sizes, precisions = ctx.layout.sizes, ctx.prior.precisions(ctx.layout)
+        by_mean, by_sd = parts[: len(sizes)], parts[len(sizes) :]
+        if len(mean) < FEW_WEIGHTS:
+            by_mean, by_sd, sizes, precisions = (
+                [torch.cat(by_mean)],
+                [torch.cat(by_sd)],
+                [len(mean)],
+                [ctx.prior.precision],
+            )
+        out, given = (torch.empty_like(mean), torch.empty_like(mean)), (mean if centre is None else mean - centre, sd)
+        vectors = zip(*(v.split(sizes) for v in (*given, *out)), strict=True)
+        for grad, precision, (part_shift, part_sd, *to) in zip(
+            zip(by_mean, by_sd, strict=True), precisions, vectors, strict=True
+        ):
+            _add_kl(grad, (part_shift, part_sd), precision, factor, out=to)
+        return out[0], torch.ops.aten.softplus_backward.grad_input(out[1], rho, 1, 20, grad_input=out[1]), None, None
+
+
+def _add_kl(
+    grad: tuple[Tensor, Tensor],
+    at: tuple[Tensor, Tensor],
+    precision: Tensor,
+    factor: float,
+    *,
+    out: Sequence[Tensor],
+) -> None:
+    """The gradient in (mean, sd) plus `factor` times the KL's `at` (mean - prior_mean, sd)."""
+    (shift, sd), (to_mean, to_sd) = at, out
+    torch.addcmul(grad[0], shift, precision, value=factor, out=to_mean)
+    torch.addcmul(grad[1], sd, precision, value=factor, out=to_sd)
+    if factor:  # without the KL, an sd that has underflowed to 0 must not make 0 / 0
+        to_sd.addcdiv_(sd.new_ones(1), sd, value=-factor)
+
+
+def moments_with_kl(net: BayesianModule) -> tuple[Sequence[Tensor], Sequence[Tensor], Tensor]:
+    """Means and standard deviations, flat parts (size,) by weight, and a zero that has the gradient of their KL."""
+    posterior, sizes = net.posterior, net.layout.sizes
+    if isinstance(posterior, MeanField) and isinstance(net.prior, FlatGaussian):
+        inputs = (posterior.mean, posterior.rho, net.prior, net.layout)
+        *parts, handle = _Moments.apply(*inputs)  # type: ignore[no-untyped-call]
+        return parts[: len(sizes)], parts[len(sizes) :], handle
+    kl = kl_divergence(posterior, net.prior)
+    return posterior.mean.split(sizes), posterior.sd.split(sizes), kl - kl.detach()
 
 
 def draw_with_kl(net: BayesianModule, samples: int = 1) -> tuple[dict[str, Tensor], Tensor]:

@@ -22,8 +22,9 @@ from torch import Tensor
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
 from posterity.likelihoods import Likelihood
+from posterity.objectives.baseline import MovingBaseline
 from posterity.objectives.divergence import kl_by_weight
-from posterity.objectives.draw import draw_with_kl
+from posterity.objectives.estimate import estimate
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Loss:
     """The negative ELBO and what it is made of.
 
     The KL's value is computed when it is first read (`kl`, `total`, `kl_by_layer`), which must be before the
-    weights change; `backward` does not need it.
+    weights change; `backward` does not need it. With a Monte Carlo gradient (total, path, score) it is
+    log q(w) - log prior(w), averaged over the drawn weights; with analytic ones it is exact.
     """
 
     nll: Tensor
@@ -42,6 +44,8 @@ class Loss:
     net: BayesianModule
     kl_handle: Tensor
     fingerprint: list[Tensor]
+    kl_drawn: Tensor | None = None
+    weights: Tensor | None = None
 
     @cached_property
     def kl_by_weight(self) -> Tensor:
@@ -53,12 +57,16 @@ class Loss:
                 "changes the weights: read it before, or call kl_divergence for the present one"
             )
         with torch.no_grad():
-            return kl_by_weight(self.net.posterior, self.net.prior)
+            if self.weights is None:
+                return kl_by_weight(self.net.posterior, self.net.prior)
+            by_weight = self.net.posterior.log_density_by_weight(self.weights)
+            return (by_weight - self.net.prior.log_density_by_weight(self.weights)).mean(0)
 
     @cached_property
     def kl(self) -> Tensor:
         """KL(q || prior), summed over all weights, in nats; differentiable."""
-        return self.kl_by_weight.sum() + self.kl_handle
+        value = self.kl_by_weight.sum() if self.kl_drawn is None else self.kl_drawn
+        return value + self.kl_handle
 
     @cached_property
     def kl_by_layer(self) -> dict[str, Tensor]:
@@ -77,7 +85,10 @@ class Loss:
 
     def backward(self) -> None:
         """Accumulate the gradient of `total`."""
-        torch.autograd.backward((self.nll, self.kl_handle), (None, self.kl_handle.new_tensor(self.kl_factor)))
+        if self.kl_factor:
+            torch.autograd.backward((self.nll, self.kl_handle), (None, self.kl_handle.new_tensor(self.kl_factor)))
+        else:  # a log q that is not finite (an sd of 0) must not make 0 * inf
+            self.nll.backward()
 
     def item(self) -> float:
         """`total` as a number."""
@@ -94,18 +105,25 @@ def negative_elbo(
     samples: int = 1,
     temperature: float = 1.0,
     kl_weight: float = 1.0,
+    estimator: str = "sample",
+    gradient: str | None = None,
+    baseline: str | MovingBaseline | None = None,
 ) -> Loss:
-    """The loss of one batch; `num_data` is the size of the whole training set."""
+    """The loss of one batch; `num_data` is the size of the whole training set.
+
+    `estimator` is how the pass is made random: "sample", "local" or "flipout" (posterity.estimators). `gradient` is how
+    the KL enters: "analytic", "total", "path" or "score", by default the first that q and prior have. `baseline`, for
+    the score, is "leave_one_out" or a `MovingBaseline` that is kept from call to call (objectives.estimate).
+    """
     if num_data < 1:
         raise UsageError(f"num_data is the size of the training set, not {num_data}")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise UsageError(f"the temperature must be a number of at least 0, not {temperature}")
     if samples < 1:
         raise UsageError(f"the number of weight samples must be at least 1, not {samples}")
-    views, kl_handle = draw_with_kl(net, samples)
-    outputs = net.outputs(x, views=views)
-    nll = likelihood.nll(outputs, y)
-    return Loss(nll, temperature, kl_weight, num_data, outputs, net, kl_handle, _fingerprint(net))
+    e = estimate(net, likelihood, x, y, samples=samples, estimator=estimator, gradient=gradient, baseline=baseline)
+    parts = (e.outputs, net, e.kl_handle, _fingerprint(net), e.kl_drawn, e.weights)
+    return Loss(e.nll, temperature, kl_weight, num_data, *parts)
 
 
 def _fingerprint(net: BayesianModule) -> list[Tensor]:

@@ -46,8 +46,12 @@ class MeanField(Posterior):
 
     def log_density(self, weights: Tensor) -> Tensor:
         """log q(w) (S,)."""
+        return self.log_density_by_weight(weights).sum(-1)
+
+    def log_density_by_weight(self, weights: Tensor) -> Tensor:
+        """Each weight's share (S, N) of log q(w)."""
         sd = self.sd
-        return -(0.5 * ((weights - self.mean) / sd).square() + sd.log() + HALF_LOG_2PI).sum(-1)
+        return -(0.5 * ((weights - self.mean) / sd).square() + sd.log() + HALF_LOG_2PI)
 
     def entropy(self) -> Tensor:
         """Sum over the weights of log sd + (1 + log 2 pi) / 2."""

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from posterity.core.errors import UsageError
+
 
 class Posterior(nn.Module, ABC):
     """A distribution q over the flat weight vector (N,)."""
@@ -42,6 +44,10 @@ class Posterior(nn.Module, ABC):
     @abstractmethod
     def log_density(self, weights: Tensor) -> Tensor:
         """log q(w) (S,) for `weights` (S, N)."""
+
+    def log_density_by_weight(self, weights: Tensor) -> Tensor:
+        """Each weight's share (S, N) of log q(w), where the weights are independent."""
+        raise UsageError(f"log q of a {self.kind} posterior is not a sum over its weights")
 
     @abstractmethod
     def entropy(self) -> Tensor:

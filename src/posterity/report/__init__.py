@@ -11,6 +11,7 @@ from posterity.report.figures import (
 )
 from posterity.report.penalty_figure import penalty_figure
 from posterity.report.run_figures import write_evaluation_figures, write_training_figure
+from posterity.report.variance_figure import variance_bars
 
 __all__ = [
     "confidence_histograms",
@@ -21,6 +22,7 @@ __all__ = [
     "save",
     "training_curves",
     "tuning_curves",
+    "variance_bars",
     "write_evaluation_figures",
     "write_training_figure",
 ]

@@ -23,7 +23,8 @@ from posterity.core.errors import NonFiniteError, UsageError
 from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batches, Dataset
 from posterity.likelihoods import Likelihood
-from posterity.objectives import Loss, kl_by_weight, kl_weights, learn_scale, negative_elbo
+from posterity.objectives import Loss, MovingBaseline, kl_by_weight, kl_weights, learn_scale, negative_elbo
+from posterity.objectives.baseline import MOVING
 from posterity.objectives.tempering import as_rule
 from posterity.priors import FromPenalty
 from posterity.training.averaging import averaged_state, restored_average
@@ -68,6 +69,7 @@ class Training:
         self.step = 0
         self.sums = {"rows": 0.0, "nll": 0.0, "score": 0.0}
         self.gradient_norms: dict[str, float] = {}
+        self.moving_baseline = MovingBaseline() if settings.baseline == MOVING else None
         self.best: dict[str, Any] = {}
         self.averaged: BayesianModule | None = None  # once the training has ended (training.averaging)
         self.stopped = ""  # the reason, once there is nothing left to do
@@ -113,6 +115,9 @@ class Training:
             # IVON's steps have the prior in them.
             temperature=0.0 if self.settings.optimizer == "ivon" else self.temperature_at(self.step),
             kl_weight=self.kl_weights[self.batches.position - 1],
+            estimator=self.settings.estimator,
+            gradient=self.settings.gradient,
+            baseline=self.moving_baseline or self.settings.baseline,
         )
         loss.backward()
         self._check_and_clip(loss)
@@ -162,6 +167,7 @@ class Training:
             "global_generator": torch.get_rng_state(),
             "history": len(self.history),
             "sums": self.sums,
+            "baseline": self.moving_baseline and self.moving_baseline.state(),
             "best": self.best,
             "stopped": self.stopped,
             "callbacks": [callback.state() for callback in self._kept_callbacks()],
@@ -188,6 +194,8 @@ class Training:
         self.net.noise_source.restore(state["noise"])
         torch.set_rng_state(state["global_generator"])
         self.history.restore(state["history"])
+        if self.moving_baseline:
+            self.moving_baseline.restore(state["baseline"])
         for callback, kept in zip(self._kept_callbacks(), state["callbacks"], strict=True):
             callback.restore(kept)
         self.averaged = restored_average(self.net, state["averaged"])

@@ -11,7 +11,7 @@ from typing import Any
 from posterity.averaging import AVERAGES, HWA
 from posterity.averaging.hwa import DEFAULT_RANK as DEFAULT_AVERAGE_RANK
 from posterity.core.errors import UsageError, unknown_name
-from posterity.objectives import kl_weights
+from posterity.objectives import check_estimate, kl_weights
 from posterity.objectives.tempering import UNTEMPERED, Temperature, as_rule, describe_temperature
 from posterity.optim import OPTIMIZERS, build_schedule, try_options
 from posterity.priors.penalties import penalty_named
@@ -33,6 +33,9 @@ class Settings:
     penalty       the prior is the one this penalty stands for (priors.penalised): l2, l1, group_lasso_rows, ...
     penalty_factor  times what theory gives the penalty
     learn_prior   after each epoch the prior's scale, for each weight tensor, is set to what minimises the KL
+    estimator     how a pass is made random: sample, local or flipout (posterity.estimators)
+    gradient      how the KL enters the gradient: analytic, total, path or score (objectives.estimate)
+    baseline      of the score: moving or leave_one_out
 
     The standard deviations are trained like the means unless one of these is given (training.groups):
     optimizer_sd, lr_sd (or lr_ratio, times the means' rate), schedule_sd, and their options, which are added to the
@@ -78,6 +81,9 @@ class Settings:
     penalty: str | None = None
     penalty_factor: float = 1.0
     learn_prior: bool = False
+    estimator: str = "sample"
+    gradient: str | None = None
+    baseline: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "samples", "val_samples"):
@@ -109,6 +115,7 @@ class Settings:
                 f"average_start is a share of the training, at least 0 and below 1, not {self.average_start}"
             )
         HWA(covariance=self.covariance, rank=self.average_rank)
+        check_estimate(self.estimator, self.gradient, self.baseline, self.samples)
 
     @property
     def averaging(self) -> str | None:

@@ -1,0 +1,17 @@
+"""How a forward pass is made random.
+
+sample     one weight sample for the whole batch (BayesianModule.outputs)
+local      noise on each linear map's output (local reparameterisation)
+flipout    one weight sample, its signs flipped for each example
+"""
+
+from posterity.estimators.flipout import Flipout
+from posterity.estimators.interception import Rule
+from posterity.estimators.local import Local
+from posterity.estimators.passes import random_outputs
+
+SAMPLE = "sample"
+RULES: dict[str, Rule] = {"local": Local(), "flipout": Flipout()}
+ESTIMATORS = (SAMPLE, *RULES)
+
+__all__ = ["ESTIMATORS", "RULES", "SAMPLE", "Flipout", "Local", "Rule", "random_outputs"]

@@ -1,0 +1,131 @@
+"""How noisy the gradient is, and what a draw of it costs, by estimator of the pass and by kind of gradient.
+
+    variance = trace of the gradient's covariance over draws, on one batch, at fixed weights, by group (mean, sd)
+
+The batch is fixed, so that the noise of minibatches is not in it. Averaging S draws divides the variance by S and
+multiplies the time by S: the kind with the smallest product of the two is the best.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posterity.bayesian import BayesianModule
+from posterity.core.errors import UsageError
+from posterity.core.randomness import NoiseSource, derive
+from posterity.estimators import ESTIMATORS, SAMPLE
+from posterity.likelihoods import Likelihood
+from posterity.objectives.baseline import LEAVE_ONE_OUT
+from posterity.objectives.divergence import has_kl
+from posterity.objectives.elbo import negative_elbo
+from posterity.objectives.estimate import ANALYTIC, GRADIENTS, SCORE
+
+
+@dataclass(frozen=True)
+class GradientVariance:
+    """Variance of the gradient by group, norm of its mean, and seconds for a draw (the median)."""
+
+    estimator: str
+    gradient: str
+    baseline: str | None
+    variance: dict[str, float]
+    norm: dict[str, float]
+    seconds: float
+    relative_time: float = 1.0  # to the first kind that was measured
+
+    @property
+    def name(self) -> str:
+        """Estimator, gradient and baseline in one."""
+        return " ".join(
+            filter(None, (self.estimator, self.gradient, self.baseline and self.baseline.replace("_", " ")))
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def gradient_variance(
+    net: BayesianModule,
+    likelihood: Likelihood,
+    x: Tensor,
+    y: Tensor,
+    *,
+    num_data: int,
+    draws: int = 100,
+    samples: int = 1,
+    estimators: Iterable[str] = ESTIMATORS,
+    gradients: Iterable[str] = GRADIENTS,
+    temperature: float = 1.0,
+    kl_weight: float = 1.0,
+    seed: int = 0,
+) -> list[GradientVariance]:
+    """The variance of each kind of gradient on the batch `x`, `y`; the network is left as it was.
+
+    With `samples` of 2 or more the score is also measured with its leave-one-out baseline.
+    """
+    if draws < 2:
+        raise UsageError(f"a variance takes at least 2 draws, not {draws}")
+    options = {"num_data": num_data, "samples": samples, "temperature": temperature, "kl_weight": kl_weight}
+    found: list[GradientVariance] = []
+    for estimator, gradient, baseline in _kinds(net, list(estimators), list(gradients), samples):
+        copied, observed = copy.deepcopy((net, likelihood))
+        copied.noise_source = NoiseSource(derive(seed, "gradient variance"))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive(seed, "modules"))
+            chosen = {"estimator": estimator, "gradient": gradient, "baseline": baseline}
+            variance, norm, seconds = _measure(copied, observed, x, y, draws, **options, **chosen)
+        relative = seconds / found[0].seconds if found else 1.0
+        found.append(GradientVariance(estimator, gradient, baseline, variance, norm, seconds, relative))
+    return found
+
+
+def _kinds(
+    net: BayesianModule, estimators: list[str], gradients: list[str], samples: int
+) -> list[tuple[str, str, str | None]]:
+    if not net.posterior.random:
+        raise UsageError(f"a {net.posterior.kind} posterior's gradient has no variance from its weights")
+    kinds: list[tuple[str, str, str | None]] = []
+    for estimator in estimators:
+        for gradient in gradients:
+            if (gradient == SCORE and estimator != SAMPLE) or (
+                gradient == ANALYTIC and not has_kl(net.posterior, net.prior)
+            ):
+                continue
+            kinds.append((estimator, gradient, None))
+            if gradient == SCORE and samples > 1:
+                kinds.append((estimator, gradient, LEAVE_ONE_OUT))
+    return kinds
+
+
+def _measure(
+    net: BayesianModule, likelihood: Likelihood, x: Tensor, y: Tensor, draws: int, **options: Any
+) -> tuple[dict[str, float], dict[str, float], float]:
+    """Welford's running mean and sum of squared deviations, in double precision."""
+    groups = net.posterior.groups()
+    mean = {name: torch.zeros((), dtype=torch.float64) for name in groups}
+    squares = dict.fromkeys(groups, 0.0)
+    seconds = []
+    for number in range(draws + 1):
+        net.zero_grad()
+        likelihood.zero_grad()
+        start = time.perf_counter()
+        negative_elbo(net, likelihood, x, y, **options).backward()
+        if number == 0:  # the first draw warms up, and learns which weights are used several times
+            continue
+        seconds.append(time.perf_counter() - start)
+        for name, parameters in groups.items():
+            parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+            gradient = torch.cat([part.flatten() for part in parts]).double()
+            change = gradient - mean[name]
+            mean[name] = mean[name] + change / number
+            squares[name] += (change * (gradient - mean[name])).sum().item()
+    variance = {name: square / (draws - 1) for name, square in squares.items()}
+    return variance, {name: value.norm().item() for name, value in mean.items()}, sorted(seconds)[len(seconds) // 2]

@@ -1,0 +1,60 @@
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+from posterity.core.errors import UsageError
+from posterity.core.randomness import NoiseSource, derive
+
+X, Y = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), torch.arange(6) % 2
+
+
+def network(posterior="mean_field"):
+    torch.manual_seed(0)
+    return pt.bayesian(
+        nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), posterior=posterior, rho=-1.0
+    )
+
+
+def test_every_kind_is_measured_and_the_network_left_alone():
+    net = network()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    noise, rng = net.noise_source.state(), torch.get_rng_state()
+    results = pt.gradient_variance(net, pt.Categorical(), X, Y, num_data=6, draws=4, samples=2)
+    assert [r.name for r in results] == [
+        "sample analytic", "sample total", "sample path", "sample score", "sample score leave one out",
+        "local analytic", "local total", "local path", "flipout analytic", "flipout total", "flipout path",
+    ]  # fmt: skip
+    for result in results:
+        assert set(result.variance) == set(result.norm) == {"mean", "sd"}
+        assert all(v > 0 for v in (*result.variance.values(), *result.norm.values(), result.seconds))
+    assert results[0].relative_time == 1.0
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert torch.equal(net.noise_source.state(), noise)
+    assert torch.equal(torch.get_rng_state(), rng)
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_the_variance_is_that_of_the_draws():
+    net = network().eval()
+    (result,) = pt.gradient_variance(
+        net, pt.Categorical(), X, Y, num_data=6, draws=30, estimators=["local"], gradients=["total"], seed=3
+    )
+    net.noise_source = NoiseSource(derive(3, "gradient variance"))
+    rows = []
+    for _ in range(31):
+        net.zero_grad()
+        pt.negative_elbo(net, pt.Categorical(), X, Y, num_data=6, estimator="local", gradient="total").backward()
+        rows.append(net.posterior.rho.grad.double())
+    found = torch.stack(rows[1:])
+    assert result.variance["sd"] == pytest.approx(found.var(0).sum().item(), rel=1e-6)
+    assert result.norm["sd"] == pytest.approx(found.mean(0).norm().item(), rel=1e-6)
+
+
+def test_errors():
+    with pytest.raises(UsageError, match="at least 2 draws"):
+        pt.gradient_variance(network(), pt.Categorical(), X, Y, num_data=6, draws=1)
+    with pytest.raises(UsageError, match="no variance"):
+        pt.gradient_variance(network("point"), pt.Categorical(), X, Y, num_data=6)
+    with pytest.raises(UsageError, match="Did you mean 'local'"):
+        pt.gradient_variance(network(), pt.Categorical(), X, Y, num_data=6, estimators=["locl"])

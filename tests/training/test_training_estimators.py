@@ -1,0 +1,63 @@
+"""Estimators and kinds of gradients in `fit`: they train, and resume to the last bit."""
+
+import pytest
+import torch
+from test_training_groups import Cut, data, network
+from torch import nn
+
+import posterity as pt
+
+SETTINGS = [
+    {"estimator": "local"},
+    {"estimator": "flipout"},
+    {"estimator": "flipout", "gradient": "path", "samples": 2},
+    {"gradient": "total"},
+    {"gradient": "score", "baseline": "moving", "samples": 2},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: "-".join(map(str, s.values())))
+@pytest.mark.parametrize("at", [3, 13])
+def test_resumes_to_the_last_bit(settings, at, tmp_path):
+    common = {"epochs": 5, "batch_size": 10, "checkpoint_seconds": 0, "temperature": 0.01, **settings}
+    whole = pt.fit(network(), data(), **common)
+    with pytest.raises(KeyboardInterrupt):
+        pt.fit(network(), data(), out=tmp_path / "run", callbacks=[Cut(at)], **common)
+    resumed = pt.fit(network(), data(), out=tmp_path / "run", resume=True, **common)
+    for name, value in whole.net.state_dict().items():
+        assert torch.equal(value, resumed.net.state_dict()[name]), name
+
+
+class Twice(nn.Module):
+    """What a resumed training learns anew: a weight that is used twice, beside batch statistics and dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.shared, self.norm, self.last = (
+            nn.Linear(1, 4), nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1),
+        )  # fmt: skip
+
+    def forward(self, x):
+        x = self.norm(self.shared(torch.tanh(self.shared(torch.tanh(self.first(x))))))
+        return self.last(nn.functional.dropout(x, 0.2, self.training))
+
+
+@pytest.mark.parametrize("estimator", ["local", "flipout"])
+def test_a_network_with_shared_weights_resumes_to_the_last_bit(estimator, tmp_path):
+    def build():
+        torch.manual_seed(0)
+        return pt.bayesian(Twice(), rho=-3.0, seed=0)
+
+    common = {"epochs": 3, "batch_size": 10, "checkpoint_seconds": 0, "estimator": estimator}
+    whole = pt.fit(build(), data(), **common)
+    with pytest.raises(KeyboardInterrupt):
+        pt.fit(build(), data(), out=tmp_path / "run", callbacks=[Cut(7)], **common)
+    resumed = pt.fit(build(), data(), out=tmp_path / "run", resume=True, **common)
+    for name, value in whole.net.state_dict().items():
+        assert torch.equal(value, resumed.net.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("settings", SETTINGS[:4], ids=lambda s: "-".join(map(str, s.values())))
+def test_trains(settings):
+    history = pt.fit(network(), data(), epochs=40, batch_size=10, lr=0.01, temperature=0.01, **settings).history
+    assert history[-1]["nll"] < history[0]["nll"] - 0.05
