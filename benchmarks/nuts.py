@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import posterity as pt
+from posterity.priors import FlatGaussian
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 jax: Any = import_module("jax")
@@ -65,6 +66,8 @@ def log_density(net: pt.BayesianModule, x: Tensor, y: Tensor, temperature: float
     inputs, targets = jnp.asarray(x.double().numpy()), jnp.asarray(y.numpy())
     shapes = [entry.shape for entry in net.layout.entries]
     ends = np.cumsum([entry.size for entry in net.layout.entries])[:-1].tolist()
+    if not isinstance(net.prior, FlatGaussian) or net.prior.centre is not None:
+        raise ValueError(f"only Gaussian priors with mean 0 are written here, not {net.prior}")
     precision = jnp.asarray(net.prior.precision.double().numpy())
     log_likelihood = _gaussian(net.likelihood.noise) if isinstance(net.likelihood, pt.GaussianNoise) else _categorical
 

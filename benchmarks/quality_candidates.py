@@ -73,9 +73,7 @@ def _averaged(label: str, **fit: Any) -> Candidate:
 
 
 def _low_rank(rank: int) -> Candidate:
-    return Candidate(
-        f"low-rank, R = {rank}", build={**START, "posterior": "low_rank", "rank": rank}, fit=VARIATIONAL
-    )
+    return Candidate(f"low-rank, R = {rank}", build={**START, "posterior": "low_rank", "rank": rank}, fit=VARIATIONAL)
 
 
 def _ivon(temperature: float) -> Candidate:

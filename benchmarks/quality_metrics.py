@@ -5,8 +5,8 @@
     coverage          share of targets in the predictive's central interval, from its own distribution function
 
 Predictives are given by the outputs of S networks, (S, n, 1) means or (S, n, K) class probabilities. A regression's is
-the mixture (1/S) sum_s N(y; mean_s, noise^2), integrated on a grid of steps noise/2, where the sum's error is below
-the sampling error by many orders.
+the mixture (1/S) sum_s N(y; mean_s, noise^2): the means are binned linearly on a grid of steps noise/20, convolved with
+the noise's density and the difference is summed, which is exact to about 1e-3.
 
 Limits: tv = 0 for the same predictive, 1 for disjoint ones; for N(a, s^2) and N(b, s^2) it is
 erf(|a - b| / (s sqrt 8)).
@@ -20,37 +20,43 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn.functional import conv1d
 
 from posterity.metrics import ece, gaussian_log_likelihood, nll
 
 LEVEL = 0.9
-REACH = 5.0  # noise sds beyond the outermost mean
-ROWS = 8  # inputs whose densities are evaluated together
+REACH = 5.0  # noise sds beyond the outermost mean, and of the noise's own density
+FINENESS = 20  # steps of the grid in a noise sd
 
 
 def mixture_tv(ours: Tensor, theirs: Tensor, noise: float) -> float:
     """Mean over the n inputs of the total variation between mixtures with means (S, n) and (S', n)."""
-    totals = []
-    for a, b in zip(ours.split(ROWS, 1), theirs.split(ROWS, 1), strict=True):
-        low = min(a.min().item(), b.min().item()) - REACH * noise
-        high = max(a.max().item(), b.max().item()) + REACH * noise
-        grid = torch.arange(low, high, noise / 2)
-        totals.append(0.5 * (_density(a, grid, noise) - _density(b, grid, noise)).abs().sum(0) * noise / 2)
-    return torch.cat(totals).mean().item()
+    step = noise / FINENESS
+    low = min(ours.min().item(), theirs.min().item()) - REACH * noise
+    high = max(ours.max().item(), theirs.max().item()) + REACH * noise
+    count = math.ceil((high - low) / step) + 2
+    difference = _binned(ours, low, step, count) - _binned(theirs, low, step, count)
+    half = round(REACH * FINENESS)
+    kernel = torch.exp(-0.5 * (torch.arange(-half, half + 1, dtype=torch.float64) / FINENESS).square())
+    density = conv1d(difference[:, None], (kernel / kernel.sum())[None, None], padding=half)
+    return 0.5 * density.abs().sum(-1).mean().item()
 
 
-def _density(means: Tensor, grid: Tensor, noise: float) -> Tensor:
-    """The mixture's density (G, n) on the grid (G,) for means (S, n)."""
-    total = torch.zeros(len(grid), means.shape[1])
-    for part in means.split(250):
-        total += torch.exp_(((grid[:, None, None] - part) / noise).square_().mul_(-0.5)).sum(1)
-    return total / (len(means) * noise * math.sqrt(2 * math.pi))
+def _binned(means: Tensor, low: float, step: float, count: int) -> Tensor:
+    """The mass (n, count) of the means (S, n) on a grid, each shared by its two neighbours so that means are kept."""
+    place = (means.T.double() - low) / step
+    left = place.floor()
+    share = (place - left) / len(means)
+    mass = torch.zeros(means.shape[1], count, dtype=torch.float64)
+    mass.scatter_add_(1, left.long(), 1 / len(means) - share)
+    return mass.scatter_add_(1, left.long() + 1, share)
 
 
 def mixture_coverage(means: Tensor, y: Tensor, noise: float, level: float = LEVEL) -> float:
     """Share of `y` (n,) in the central `level` interval of the mixture with means (S, n)."""
-    below = torch.special.ndtr((y - means) / noise).mean(0)
-    return ((below - 0.5).abs() <= level / 2).double().mean().item()
+    below: Tensor = torch.special.ndtr((y - means) / noise).mean(0)
+    inside = (below - 0.5).abs() <= level / 2
+    return inside.double().mean().item()
 
 
 def compare_regression(ours: Tensor, truth: Tensor, noise: float) -> dict[str, float]:
