@@ -81,12 +81,12 @@ def candidate_row(
     for seed in range(args.seeds):
         try:
             ours, seconds = predictive(candidate, problem, seed, args.cache)
-        except (UsageError, TypeError, AttributeError) as error:
+        except (UsageError, TypeError) as error:
             return Row(candidate.label, candidate.temperature, [], f"not in this version: {str(error).split('. ')[0]}")
         except PosterityError as error:
             return Row(candidate.label, candidate.temperature, [], f"failed: {error}")
         numbers = measure(problem, ours, truths[1.0])
-        if candidate.temperature in truths:
+        if candidate.temperature != 1 and candidate.temperature in truths:
             for part in ("data", "away"):
                 same = distance(problem, ours[part], truths[candidate.temperature][part])
                 numbers[f"tv same T, {part}"] = same["tv"]
