@@ -25,7 +25,7 @@ COLUMNS = {
     "nll": "mean negative log predictive density (or probability) of held-out targets",
     "coverage": "share of held-out targets in the predictive's central 90 % interval",
     "ece": "expected calibration error on held-out data, 15 bins",
-    "seconds": "training time, one thread (for NUTS: sampling)",
+    "seconds": "processor time of the training, one thread (for NUTS: of the sampling, compilation included)",
 }
 SHOWN = ("NUTS", "mean-field", "low-rank, R = 20", "HWA, total", "preconditioned SGLD", "point (MAP)")
 
@@ -127,17 +127,17 @@ def draw_bands(result: dict[str, Any], path: Path) -> None:
     figure, axes = plt.subplots(2, 3, figsize=(11, 6), sharex=True, sharey=True, layout="constrained")
     for axis, label in zip(axes.flat, SHOWN, strict=True):
         axis.set_title(label, fontsize=11, loc="left")
-        axis.plot(problem.train.x[:, 0], problem.train.y[:, 0], ".", color="0.45", markersize=3, zorder=1)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.plot(problem.train.x[:, 0], problem.train.y[:, 0], ".", color="0.35", markersize=3, zorder=3.5)
         row = rows.get(label)
         if row is None or row.outputs is None:
-            axis.text(0.5, 0.5, "not in this version", transform=axis.transAxes, ha="center", color="0.5")
+            axis.text(0.5, 0.05, "not measured", transform=axis.transAxes, ha="center", color="0.5")
             continue
         mean, low, high = _band(row.outputs["curve"], problem.noise)
         axis.fill_between(x, low, high, color="tab:blue", alpha=0.25, linewidth=0, zorder=2)
         axis.plot(x, mean, color="tab:blue", linewidth=1.5, zorder=3)
         for edge in nuts[1:]:
             axis.plot(x, edge, color="black", linewidth=0.9, linestyle="--", zorder=4)
-        axis.spines[["top", "right"]].set_visible(False)
     axes[0, 0].set_ylim((nuts[1].min() - 0.5).item(), (nuts[2].max() + 0.5).item())
     figure.supxlabel("x")
     figure.supylabel("y")
