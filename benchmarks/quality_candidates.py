@@ -35,7 +35,7 @@ from quality_problems import Problem
 DRAWS = 1000  # weight samples in a predictive
 MEMBERS = 5
 THIN_TO = 500  # weight vectors kept of a chain
-STEPS, CHAIN_STEPS = 2000, 10000
+STEPS, CHAIN_STEPS = 5000, 10000
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Candidate:
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
 
-VARIATIONAL: dict[str, Any] = {"lr": 0.05, "samples": 8}
+VARIATIONAL: dict[str, Any] = {"lr": 0.1, "samples": 8}
 POINT: dict[str, Any] = {"lr": 0.05}
 AVERAGED: dict[str, Any] = {
     **VARIATIONAL, "schedule": "constant", "average_start": 0.5, "average_every": 10,

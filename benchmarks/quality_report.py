@@ -65,7 +65,7 @@ def table(result: dict[str, Any]) -> list[str]:
 
 def truth_line(facts: dict[str, Any]) -> str:
     """What NUTS did, and whether it may be called the truth."""
-    verdict = "converged" if facts["converged"] else "NOT converged: what follows is no more than an indication"
+    verdict = "converged" if facts["converged"] else "NOT converged: distances from it are only an indication"
     return (
         f"NUTS at T = {facts['temperature']:g}: {facts['draws']} draws of 4 chains, {facts['steps']:.0f} gradients a "
         f"draw, {facts['divergences']} divergences, {facts['seconds']:.0f} s; predictions' split R-hat at most "
