@@ -11,7 +11,6 @@ results of an older library with the same settings stay in the cache until it is
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from quality_metrics import compare_classes, compare_regression, score_classes, 
 from quality_problems import PROBLEMS, Problem
 from quality_report import Row, draw_bands, write
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 TOLERANCE = 1e-4
 LABELS = ("NUTS", "NUTS, one half against the other")
 Outputs = dict[str, Tensor]
