@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 BENCH := .venv-bench/bin
 
-.PHONY: env demo test check bench clean
+.PHONY: env demo test check bench quality clean
 
 env: .venv/ready
 
@@ -34,6 +34,9 @@ check: env
 
 bench: .venv-bench/ready
 	$(BENCH)/python benchmarks/step_time.py --out docs/benchmarks
+
+quality: .venv-bench/ready
+	$(BENCH)/python benchmarks/posterior_quality.py --cache runs/quality --out docs/benchmarks --figure docs/figures
 
 clean:
 	rm -rf .venv .venv-bench build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
