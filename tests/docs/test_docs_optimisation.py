@@ -14,7 +14,7 @@ SMALL = {"--dataset": "digits", "--model": "mlp"}
 
 
 def test_there_are_lines():
-    assert len(LINES) == 8
+    assert len(LINES) == 10
     assert all("--dataset cifar10 --model lenet5" in line for line in LINES)
 
 
