@@ -10,13 +10,12 @@ and HWA with the total covariance. Resumable: finished runs are not computed aga
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from posterity.experiments import Run
-from runs import measure_all
+from runs import measure_all, publish
 
 ESTIMATORS = ("sample", "local", "flipout")
 KINDS = ("analytic", "total", "path", "score")
@@ -58,16 +57,10 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/inference"))
     parser.add_argument("--out", type=Path, help="folder for inference_table.md and .json")
     args = parser.parse_args()
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for dataset in args.datasets:
         found |= measure_all(table_runs(dataset, args.epochs), args.runs)
-    text = table(found)
-    print(text)
-    if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
-        header = f"# Inference\n\nWritten by `python benchmarks/inference_table.py`.\n{__doc__.split(chr(10), 1)[1]}\n"
-        (args.out / "inference_table.md").write_text(header + text + "\n")
-        (args.out / "inference_table.json").write_text(json.dumps(found, indent=1) + "\n")
+    publish("inference_table", __doc__, table(found), found, args.out)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,13 @@ Resumable: finished runs are not computed again.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from posterity.experiments import Run
 from posterity.optim import OPTIMIZERS
-from runs import measure_all
+from runs import measure_all, publish
 
 LANGEVIN = {"posterior": "point", "schedule": "polynomial", "average": "samples", "average_every": 30}
 
@@ -52,13 +51,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for optimizer_table.md and .json")
     args = parser.parse_args()
     found = measure_all(table_runs(args.dataset, args.epochs), args.runs)
-    text = table(found)
-    print(text)
-    if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
-        header = f"# Optimisers\n\nWritten by `python benchmarks/optimizer_table.py`.\n{__doc__.split(chr(10), 1)[1]}\n"
-        (args.out / "optimizer_table.md").write_text(header + text + "\n")
-        (args.out / "optimizer_table.json").write_text(json.dumps(found, indent=1) + "\n")
+    publish("optimizer_table", __doc__, table(found), found, args.out)
 
 
 if __name__ == "__main__":

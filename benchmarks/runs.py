@@ -66,3 +66,14 @@ def measure_all(runs: Iterable[tuple[str, Run]], folder: Path) -> dict[str, dict
             found[label] = {"failed": f"{type(error).__name__}: {error}"}
         print(label, json.dumps(found[label]), file=sys.stderr, flush=True)
     return found
+
+
+def publish(name: str, about: str, table: str, found: dict[str, Any], out: Path | None) -> None:
+    """Print the table and, with `out`, write it there beside what the script says of itself, and the numbers."""
+    print(table)
+    if out is None:
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    title, _, rest = about.partition("\n")
+    (out / f"{name}.md").write_text(f"# {title.rstrip('.')}\n{rest}\n{table}\n")
+    (out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_training_groups import Cut, data, network
+from test_training_groups import Cut, check_resumption, data, network
 from torch import nn
 
 import posterity as pt
@@ -19,13 +19,7 @@ SETTINGS = [
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: "-".join(map(str, s.values())))
 @pytest.mark.parametrize("at", [3, 13])
 def test_resumes_to_the_last_bit(settings, at, tmp_path):
-    common = {"epochs": 5, "batch_size": 10, "checkpoint_seconds": 0, "temperature": 0.01, **settings}
-    whole = pt.fit(network(), data(), **common)
-    with pytest.raises(KeyboardInterrupt):
-        pt.fit(network(), data(), out=tmp_path / "run", callbacks=[Cut(at)], **common)
-    resumed = pt.fit(network(), data(), out=tmp_path / "run", resume=True, **common)
-    for name, value in whole.net.state_dict().items():
-        assert torch.equal(value, resumed.net.state_dict()[name]), name
+    check_resumption(at, tmp_path, epochs=5, **settings)
 
 
 class Twice(nn.Module):

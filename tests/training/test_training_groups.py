@@ -253,7 +253,21 @@ class Cut(Callback):
             raise KeyboardInterrupt
 
 
+def check_resumption(at, out, **common):
+    """Cut off before step `at` and resumed, a training ends with the same bits and the same history."""
+    common = {"batch_size": 10, "checkpoint_seconds": 0, "temperature": 0.01, **common}
+    whole = pt.fit(network(), data(), **common)
+    with pytest.raises(KeyboardInterrupt):
+        pt.fit(network(), data(), out=out, callbacks=[Cut(at)], **common)
+    resumed = pt.fit(network(), data(), out=out, resume=True, **common)
+    for name, value in whole.net.state_dict().items():
+        assert torch.equal(value, resumed.net.state_dict()[name]), name
+    quiet = [{k: v for k, v in record.items() if k != "seconds"} for record in whole.history]
+    assert [{k: v for k, v in record.items() if k != "seconds"} for record in resumed.history] == quiet
+
+
 RESUMED = [
+    {"optimizer": "ivon"},
     *({"optimizer": name} for name in ("adabound", "amsbound", "adabayes", "adabayes-fp")),
     {"optimizer": "yellowfin"},
     {"optimizer": "yellowfin", "alternate": 1, "lr_ratio": 0.5},
@@ -269,12 +283,4 @@ RESUMED = [
 @pytest.mark.parametrize("settings", RESUMED, ids=lambda s: "-".join(map(str, s.values())))
 @pytest.mark.parametrize("at", [3, 13])
 def test_groups_resume_to_the_last_bit(settings, at, tmp_path):
-    common = {"epochs": 6, "batch_size": 10, "checkpoint_seconds": 0, "temperature": 0.01, **settings}
-    whole = pt.fit(network(), data(), **common)
-    with pytest.raises(KeyboardInterrupt):
-        pt.fit(network(), data(), out=tmp_path / "run", callbacks=[Cut(at)], **common)
-    resumed = pt.fit(network(), data(), out=tmp_path / "run", resume=True, **common)
-    for name, value in whole.net.state_dict().items():
-        assert torch.equal(value, resumed.net.state_dict()[name]), name
-    quiet = [{k: v for k, v in record.items() if k != "seconds"} for record in whole.history]
-    assert [{k: v for k, v in record.items() if k != "seconds"} for record in resumed.history] == quiet
+    check_resumption(at, tmp_path, epochs=6, **settings)

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from test_training_groups import Cut
 from torch import nn
 from torch.nn import functional as F
 
@@ -113,17 +114,10 @@ def test_langevin_dynamics_samples_the_exact_posterior():
 
 @pytest.mark.parametrize("name", ["sgld", "psgld"])
 def test_langevin_dynamics_resumes_to_the_last_bit(name, tmp_path):
-    class Cut(pt.Callback):
-        kept = False
-
-        def on_step(self, training, loss):
-            if training.step == 11:
-                raise KeyboardInterrupt
-
     settings = {"optimizer": name, "epochs": 5, "batch_size": 10, "average_start": 0.3, "average_every": 2}
     whole = pt.fit(network("point"), data(), **settings)
     with pytest.raises(KeyboardInterrupt):
-        pt.fit(network("point"), data(), out=tmp_path, checkpoint_seconds=0, callbacks=[Cut()], **settings)
+        pt.fit(network("point"), data(), out=tmp_path, checkpoint_seconds=0, callbacks=[Cut(11)], **settings)
     resumed = pt.fit(network("point"), data(), out=tmp_path, resume=True, checkpoint_seconds=0, **settings)
     assert len(whole.averaged.posterior.weights) == 7
     assert torch.equal(whole.averaged.posterior.weights, resumed.averaged.posterior.weights)
