@@ -5,7 +5,8 @@
 Batch 100, cosine schedule, Kaiming prior, rho -5, temperature 0.1, 20 weight samples in the evaluation, seed 0.
 Langevin dynamics moves a point network, with a rate that falls slowly, and is evaluated by the samples that it
 collects in the second half; its kl is the mean of -log prior over them.
-Resumable: finished runs are not computed again.
+The milliseconds are those of these runs on a shared machine, good for an order of magnitude: speed is compared in
+optimizers.md, interleaved. Resumable: finished runs are not computed again.
 """
 
 from __future__ import annotations
