@@ -4,8 +4,8 @@
 
 Adam 1e-3, batch 100, Kaiming prior, rho -5, temperature 0.1, one weight sample in a step, 20 in the evaluation, seed 0.
 Each training is evaluated where it ended and by averages of its second half (every 50 steps): SWA, of the means alone,
-and HWA with the total covariance. The milliseconds are those of these runs on a shared machine, good for an order of magnitude: speed is compared in
-step_time.md, interleaved. Resumable: finished runs are not computed again.
+and HWA with the total covariance. The milliseconds are those of these runs on a shared machine, good for an order of
+magnitude: speed is compared in step_time.md, interleaved. Resumable: finished runs are not computed again.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from posterity.core.errors import NonFiniteError
 from posterity.experiments import Run, TrainedRun, evaluate, load_run, train_run
 from posterity.objectives import kl_divergence
 
@@ -57,12 +58,12 @@ def _networks(run: Run, out: Path) -> dict[str, TrainedRun]:
 
 
 def measure_all(runs: Iterable[tuple[str, Run]], folder: Path) -> dict[str, dict[str, Any]]:
-    """By label; a run that fails is reported with its reason and does not stop the others."""
+    """By label; a run that diverges is reported with its reason and does not stop the others."""
     found = {}
     for label, run in runs:
         try:
             found[label] = measure(run, folder)
-        except Exception as error:  # a diverged run is a result of the table
+        except NonFiniteError as error:  # a diverged run is a result of the table
             found[label] = {"failed": f"{type(error).__name__}: {error}"}
         print(label, json.dumps(found[label]), file=sys.stderr, flush=True)
     return found
