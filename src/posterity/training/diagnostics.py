@@ -12,15 +12,19 @@ it has learnt nothing), and a KL that dwarfs the nll (the network is pulled to t
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from posterity.bayesian import BayesianModule
+from posterity.core.errors import NonFiniteError
+from posterity.objectives import Loss
 from posterity.optim import YellowFin, effective_rates
 from posterity.training.groups import ParameterGroup
 
+ADVICE = "Try a lower lr (a tenth), clip=1.0, a lower initial rho, or look for extreme values in the data."
 QUANTILES = (0.1, 0.5, 0.9)
 COLLAPSED = 1e-3  # nats for each weight
 DWARFS = 10.0  # times the nll
@@ -78,3 +82,26 @@ def _quantiles(values: Tensor) -> list[float]:
     some = values[:: max(1, values.numel() // AT_MOST)].float()
     points = torch.tensor(QUANTILES, device=some.device)
     return [float(f"{q:.6g}") for q in torch.quantile(some, points).tolist()]
+
+
+def non_finite(net: BayesianModule, loss: Loss, step: int) -> NonFiniteError:
+    """An error that says where it began and what to try."""
+    if not math.isfinite(loss.nll.item()):
+        place = f"the loss is {loss.nll.item()}"
+    else:
+        # The norm squares the gradient, and so overflows before it.
+        place = "the gradient is too large"
+        for name, deterministic in net.named_parameters():
+            if deterministic.grad is not None and not deterministic.grad.isfinite().all():
+                place = f"the gradient of {name} is not finite"
+        for parameter in net.posterior.parameters():
+            if parameter.grad is not None and not parameter.grad.isfinite().all():
+                first = int((~parameter.grad.isfinite()).nonzero()[0, -1])
+                place = f"the gradient of {net.layout.layer_at(first)} is not finite"
+                break
+    worst = int(net.posterior.mean.detach().abs().nan_to_num(math.inf).argmax())
+    size = net.posterior.mean.detach().abs()[worst].item()
+    return NonFiniteError(
+        f"step {step}: {place} (largest weight: {size:.3g}, in {net.layout.layer_at(worst)}). The step was not "
+        "taken. " + ADVICE
+    )

@@ -29,13 +29,11 @@ from posterity.objectives.tempering import as_rule
 from posterity.priors import FromPenalty
 from posterity.training.averaging import averaged_state, restored_average
 from posterity.training.callbacks import Callback
-from posterity.training.diagnostics import group_diagnostics, health_warnings, signal_to_noise
+from posterity.training.diagnostics import ADVICE, group_diagnostics, health_warnings, non_finite, signal_to_noise
 from posterity.training.groups import active, build_groups, step_groups
 from posterity.training.history import History, Record
 from posterity.training.scoring import brief_score
 from posterity.training.settings import Settings
-
-ADVICE = "Try a lower lr (a tenth), clip=1.0, a lower initial rho, or look for extreme values in the data."
 
 
 class Training:
@@ -279,26 +277,3 @@ class Training:
             self.best = {"val_nll": record["val_nll"], "epoch": self.current_epoch, "net": weights}
         elif self.current_epoch - self.best["epoch"] >= self.settings.patience:
             self.stop(f"no better validation nll for {self.settings.patience} epochs")
-
-
-def non_finite(net: BayesianModule, loss: Loss, step: int) -> NonFiniteError:
-    """An error that says where it began and what to try."""
-    if not math.isfinite(loss.nll.item()):
-        place = f"the loss is {loss.nll.item()}"
-    else:
-        # The norm squares the gradient, and so overflows before it.
-        place = "the gradient is too large"
-        for name, deterministic in net.named_parameters():
-            if deterministic.grad is not None and not deterministic.grad.isfinite().all():
-                place = f"the gradient of {name} is not finite"
-        for parameter in net.posterior.parameters():
-            if parameter.grad is not None and not parameter.grad.isfinite().all():
-                first = int((~parameter.grad.isfinite()).nonzero()[0, -1])
-                place = f"the gradient of {net.layout.layer_at(first)} is not finite"
-                break
-    worst = int(net.posterior.mean.detach().abs().nan_to_num(math.inf).argmax())
-    size = net.posterior.mean.detach().abs()[worst].item()
-    return NonFiniteError(
-        f"step {step}: {place} (largest weight: {size:.3g}, in {net.layout.layer_at(worst)}). The step was not "
-        "taken. " + ADVICE
-    )
