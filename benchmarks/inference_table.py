@@ -56,11 +56,12 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", default=["mnist", "cifar10"])
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--runs", type=Path, default=Path("runs/inference"))
+    parser.add_argument("--finished", action="store_true", help="compute nothing: the table of what there is")
     parser.add_argument("--out", type=Path, help="folder for inference_table.md and .json")
     args = parser.parse_args()
     found: dict[str, dict[str, Any]] = {}
     for dataset in args.datasets:
-        found |= measure_all(table_runs(dataset, args.epochs), args.runs)
+        found |= measure_all(table_runs(dataset, args.epochs), args.runs, finished=args.finished)
     publish("inference_table", __doc__, table(found), found, args.out)
 
 

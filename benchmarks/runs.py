@@ -57,10 +57,12 @@ def _networks(run: Run, out: Path) -> dict[str, TrainedRun]:
     return networks
 
 
-def measure_all(runs: Iterable[tuple[str, Run]], folder: Path) -> dict[str, dict[str, Any]]:
-    """By label; a run that diverges is reported with its reason and does not stop the others."""
+def measure_all(runs: Iterable[tuple[str, Run]], folder: Path, *, finished: bool = False) -> dict[str, dict[str, Any]]:
+    """By label, all or only the `finished` ones; one that diverges is reported with its reason and stops no other."""
     found = {}
     for label, run in runs:
+        if finished and not (folder / run.key / "measured.json").exists():
+            continue
         try:
             found[label] = measure(run, folder)
         except NonFiniteError as error:  # a diverged run is a result of the table
