@@ -4,18 +4,26 @@
 
 Adam 1e-3, batch 100, Kaiming prior, rho -5, temperature 0.1, one weight sample in a step, 20 in the evaluation, seed 0.
 Each training is evaluated where it ended and by averages of its second half (every 50 steps): SWA, of the means alone,
-and HWA with the total covariance. The milliseconds are those of these runs on a shared machine, good for an order of
-magnitude: speed is compared in step_time.md, interleaved. Resumable: finished runs are not computed again.
+and HWA with the total covariance. `time` is that of a step over plain PyTorch's (eager, default Adam) on the same
+batch, interleaved: median [quartiles]. Resumable: finished runs are not computed again.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from interleave import Ratio, measure, ratios
+from posterity.data import Dataset
 from posterity.experiments import Run
+from posterity.experiments.build import build_data, build_module, build_network
+from posterity.objectives import negative_elbo
+from posterity.optim import build_optimizer
 from runs import measure_all, publish
 
 ESTIMATORS = ("sample", "local", "flipout")
@@ -34,9 +42,48 @@ def table_runs(dataset: str, epochs: int) -> Iterator[tuple[str, Run]]:
             yield f"{dataset}, {estimator}, {kind}", Run.of(**common, **options)
 
 
+def plain_step(run: Run, train: Dataset) -> Callable[[], None]:
+    """One step of the same network in plain PyTorch."""
+    model = build_module(run, train.input_shape, train.num_outputs)
+    optimizer = torch.optim.Adam(model.parameters())
+    x, y = train.x[: run.batch_size], train.y[: run.batch_size]
+
+    def step() -> None:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def our_step(run: Run, train: Dataset) -> Callable[[], None]:
+    """One step of `run`."""
+    net = build_network(run, train)
+    assert net.likelihood is not None
+    optimizer = build_optimizer("adam", [{"params": net.parameters()}])
+    loss = partial(negative_elbo, net, net.likelihood, train.x[: run.batch_size], train.y[: run.batch_size])
+    settings: dict[str, Any] = {"num_data": len(train), "temperature": 0.1, "estimator": run.estimator, "gradient": run.gradient}
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(**settings).backward()
+        optimizer.step()
+
+    return step
+
+
+def step_times(dataset: str, epochs: int, rounds: int) -> dict[str, Ratio]:
+    """A step's time by label, relative to plain PyTorch."""
+    runs = dict(table_runs(dataset, epochs))
+    train = build_data(next(iter(runs.values()))).train
+    steps = {label: our_step(run, train) for label, run in runs.items()}
+    steps["plain"] = plain_step(next(iter(runs.values())), train)
+    return ratios(measure(steps, rounds, 3), "plain")
+
+
 def table(found: dict[str, dict[str, Any]]) -> str:
     """Markdown: what the training ended with (once), and each average."""
-    head = "| data | estimator | gradient | weights | accuracy | nll | ECE | kl | ms a step |"
+    head = "| data | estimator | gradient | weights | accuracy | nll | ECE | kl | time |"
     lines = [head, "|---" * 9 + "|"]
     for label, result in found.items():
         start = "| " + " | ".join(label.split(", ")) + " |"
@@ -46,7 +93,7 @@ def table(found: dict[str, dict[str, Any]]) -> str:
         for name, title in WEIGHTS.items():
             score = result[name]
             numbers = f"{100 * score['accuracy']:.2f} % | {score['nll']:.4f} | {score['ece']:.4f} | {score['kl']:.3g}"
-            cost = f"{result['milliseconds']:.1f}" if name == "last" else ""
+            cost = result["time"] if name == "last" else ""
             lines.append(f"{start} {title} | {numbers} | {cost} |")
     return "\n".join(lines)
 
@@ -56,12 +103,15 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", default=["mnist", "cifar10"])
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--runs", type=Path, default=Path("runs/inference"))
+    parser.add_argument("--rounds", type=int, default=20, help="of the interleaved steps")
     parser.add_argument("--finished", action="store_true", help="compute nothing: the table of what there is")
     parser.add_argument("--out", type=Path, help="folder for inference_table.md and .json")
     args = parser.parse_args()
     found: dict[str, dict[str, Any]] = {}
     for dataset in args.datasets:
         found |= measure_all(table_runs(dataset, args.epochs), args.runs, finished=args.finished)
+        times = step_times(dataset, args.epochs, args.rounds)
+        found |= {label: {**found[label], "time": str(times[label])} for label in times if label in found}
     publish("inference_table", __doc__, table(found), found, args.out)
 
 
