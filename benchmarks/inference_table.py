@@ -62,7 +62,12 @@ def our_step(run: Run, train: Dataset) -> Callable[[], None]:
     assert net.likelihood is not None
     optimizer = build_optimizer("adam", [{"params": net.parameters()}])
     loss = partial(negative_elbo, net, net.likelihood, train.x[: run.batch_size], train.y[: run.batch_size])
-    settings: dict[str, Any] = {"num_data": len(train), "temperature": 0.1, "estimator": run.estimator, "gradient": run.gradient}
+    settings: dict[str, Any] = {
+        "num_data": len(train),
+        "temperature": 0.1,
+        "estimator": run.estimator,
+        "gradient": run.gradient,
+    }
 
     def step() -> None:
         optimizer.zero_grad()
