@@ -1,8 +1,8 @@
-"""What our optimisers share: a step that walks over the vectors in blocks that stay in the cache.
+"""What our optimisers share: a step that walks over the vectors in blocks.
 
 An optimiser gives the vectors that it keeps for a parameter (`fresh`) and a function that moves one block
-(`kernel`); everything else that PyTorch's users expect of an optimiser is here. Every vector is read from
-memory once a step, and no temporary is longer than a block.
+(`kernel`); everything else that PyTorch's users expect of an optimiser is here. A block goes through all of a step's
+operations before the next one is touched, and no temporary is longer than a block.
 
 Half-precision parameters are moved in single precision and keep their vectors in it: an average over a
 thousand steps cannot be held in eight bits.
