@@ -11,6 +11,7 @@ results of an older library with the same settings stay in the cache until it is
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def candidate_row(
     row = Row(candidate.label, candidate.temperature, [])
     for seed in range(args.seeds):
         try:
-            ours, seconds = predictive(candidate, problem, seed, args.cache)
+            ours, facts = predictive(candidate, problem, seed, args.cache)
         except (UsageError, TypeError) as error:
             return Row(candidate.label, candidate.temperature, [], f"not in this version: {str(error).split('. ')[0]}")
         except PosterityError as error:
@@ -88,7 +89,7 @@ def candidate_row(
             for part in ("data", "away"):
                 same = distance(problem, ours[part], truths[candidate.temperature][part])
                 numbers[f"tv same T, {part}"] = same["tv"]
-        row.seeds.append(numbers | {"seconds": seconds})
+        row.seeds.append(numbers | {name: value for name, value in facts.items() if not math.isnan(value)})
         row.outputs = row.outputs or ours
     return row
 

@@ -4,17 +4,21 @@ A candidate is settings for `bayesian` and for `fit`, and what of the outcome is
 
     net        the trained network
     averaged   the averaged one, `result.averaged`
-    chain      THIN_TO weight vectors along the second half of a training that begins at the MAP: a `samples` posterior
+    chain      what a training that begins at the MAP collects in its second half, THIN_TO weight vectors
     ensemble   MEMBERS networks trained from different starts: a `samples` posterior
 
 A setting that this version of the library does not know is the reason for which a candidate is left out.
-Training is full-batch, so that the only noise is that of the weight samples.
+Training is full-batch, so that the only noise is that of the weight samples. What was optimised tells a family that
+cannot do better from a training that did not get there:
+
+    loss = E_q[-log P(y | w)] / T + KL(q, prior), in nats
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -26,16 +30,15 @@ import torch
 from torch import Tensor
 
 import posterity as pt
-from posterity.objectives import Loss
-from posterity.optim.sgld import SampleCollector
-from posterity.posteriors import Samples
-from posterity.training.loop import Training
+from posterity.objectives import kl_divergence
+from posterity.posteriors import LowRank, MeanField, Samples
 from quality_problems import Problem
 
 DRAWS = 1000  # weight samples in a predictive
 MEMBERS = 5
 THIN_TO = 500  # weight vectors kept of a chain
 STEPS, CHAIN_STEPS = 5000, 10000
+FACTS = ("seconds", "loss")
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ def _ivon(temperature: float) -> Candidate:
 
 
 def _chain(label: str, optimizer: str, **rates: float) -> Candidate:
-    fit = {"optimizer": optimizer, "schedule": "constant"}
+    every = CHAIN_STEPS // 2 // THIN_TO
+    fit = {"optimizer": optimizer, "schedule": "constant", "average_start": 0.5, "average_every": every}
     rates = {name.replace("_", "-"): rate for name, rate in rates.items()}
     return Candidate(label, "chain", {"posterior": "point"}, fit, steps=CHAIN_STEPS, rates=rates)
 
@@ -115,43 +119,37 @@ CANDIDATES = (
 )  # fmt: skip
 
 
-class Collect(pt.Callback):
-    """Keeps weight vectors of the training's second half."""
-
-    def __init__(self, steps: int) -> None:
-        self.collector = SampleCollector(burn_in=steps // 2, thin=max(1, steps // 2 // THIN_TO))
-
-    def on_step(self, training: Training, loss: Loss) -> None:
-        """The weights before the step."""
-        self.collector.offer(training.step, training.net.posterior.mean)
-
-
 def train(candidate: Candidate, problem: Problem, seed: int) -> pt.BayesianModule:
     """The network whose predictive is looked at."""
     if candidate.kind == "ensemble":
-        members = [_fit(candidate, problem, MEMBERS * seed + member)[0] for member in range(MEMBERS)]
+        members = [_fit(candidate, problem, MEMBERS * seed + member).net for member in range(MEMBERS)]
         return bag(members[0], torch.stack([net.posterior.mean.detach() for net in members]))
-    start = _fit(MAP, problem, seed)[0] if candidate.kind == "chain" else None
-    net, result, collect = _fit(candidate, problem, seed, start)
-    if candidate.kind == "averaged":
-        averaged: pt.BayesianModule | None = getattr(result, "averaged", None)
-        if averaged is None:
-            raise pt.UsageError("the training gave no averaged network")
-        return averaged
-    return net if candidate.kind == "net" else bag(net, collect.collector.samples())
+    start = _fit(MAP, problem, seed).net if candidate.kind == "chain" else None
+    result = _fit(candidate, problem, seed, start)
+    if candidate.kind == "net":
+        return result.net
+    if result.averaged is None:
+        raise pt.UsageError("the training gave no averaged network")
+    return result.averaged
 
 
-def _fit(
-    candidate: Candidate, problem: Problem, seed: int, start: pt.BayesianModule | None = None
-) -> tuple[pt.BayesianModule, pt.FitResult, Collect]:
+def _fit(candidate: Candidate, problem: Problem, seed: int, start: pt.BayesianModule | None = None) -> pt.FitResult:
     net = start or problem.network(seed, **candidate.build)
     settings = {"epochs": candidate.steps, "batch_size": len(problem.train), "seed": seed, **candidate.fit}
     if problem.name in candidate.rates:
         settings["lr"] = candidate.rates[problem.name]
-    collect = Collect(candidate.steps)
-    callbacks = [collect] if candidate.kind == "chain" else []
-    result = pt.fit(net, problem.train, temperature=candidate.temperature, callbacks=callbacks, **settings)
-    return net, result, collect
+    return pt.fit(net, problem.train, temperature=candidate.temperature, **settings)
+
+
+@torch.no_grad()
+def loss(net: pt.BayesianModule, problem: Problem, temperature: float) -> float:
+    """What a variational training minimises, from DRAWS samples; NaN for points and sets of samples."""
+    if not isinstance(net.posterior, MeanField | LowRank) or net.likelihood is None:
+        return math.nan
+    noise = torch.randn(DRAWS, net.posterior.noise_size, generator=torch.Generator().manual_seed(0))
+    weights = net.posterior.sample(noise)
+    log_prob = net.likelihood.log_prob(net.outputs(problem.train.x, weights=weights), problem.train.y)
+    return (kl_divergence(net.posterior, net.prior) - log_prob.sum(-1).mean() / temperature).item()
 
 
 def bag(net: pt.BayesianModule, weights: Tensor) -> pt.BayesianModule:
@@ -167,20 +165,21 @@ def outputs(net: pt.BayesianModule, problem: Problem, draws: int = DRAWS) -> dic
 
 def predictive(
     candidate: Candidate, problem: Problem, seed: int, cache: Path | None
-) -> tuple[dict[str, Tensor], float]:
-    """Outputs and the training's CPU seconds, computed or from the cache."""
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Outputs, the training's CPU seconds and its loss, computed or from the cache."""
     path = cache and cache / f"candidate-{candidate.key(problem, seed)}.npz"
     if path and path.exists():
         with np.load(path) as kept:
-            return {name: torch.from_numpy(kept[name]) for name in problem.inputs}, float(kept["seconds"])
+            found = {name: torch.from_numpy(kept[name]) for name in problem.inputs}
+            return found, {name: float(kept[name]) for name in FACTS}
     began = time.process_time()
     net = train(candidate, problem, seed)
-    seconds = time.process_time() - began
+    facts = dict(zip(FACTS, (time.process_time() - began, loss(net, problem, candidate.temperature)), strict=True))
     found = outputs(net, problem)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial.npz")
-        arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in found.items()}
-        np.savez(partial, seconds=seconds, **arrays)
+        arrays: dict[str, Any] = {**facts, **{name: tensor.numpy() for name, tensor in found.items()}}
+        np.savez(partial, **arrays)
         partial.replace(path)
-    return found, seconds
+    return found, facts

@@ -25,6 +25,7 @@ COLUMNS = {
     "nll": "mean negative log predictive density (or probability) of held-out targets",
     "coverage": "share of held-out targets in the predictive's central 90 % interval",
     "ece": "expected calibration error on held-out data, 15 bins",
+    "loss": "what a variational training minimises, the negative ELBO at the candidate's temperature, in nats",
     "seconds": "processor time of the training, one thread (for NUTS: of the sampling, compilation included)",
 }
 SHOWN = ("NUTS", "mean-field", "low-rank, R = 20", "HWA, total", "preconditioned SGLD", "point (MAP)")
@@ -45,7 +46,7 @@ class Row:
         values = [numbers[column] for numbers in self.seeds if column in numbers]
         if not values:
             return ""
-        digits = 1 if column == "seconds" else 3
+        digits = 1 if column in ("seconds", "loss") else 3
         text = f"{statistics.fmean(values):.{digits}f}"
         return text if len(values) == 1 else f"{text} ± {statistics.stdev(values):.{digits}f}"
 

@@ -1,5 +1,6 @@
 import argparse
 import dataclasses
+import math
 import sys
 from pathlib import Path
 
@@ -7,16 +8,18 @@ import pytest
 import torch
 
 import posterity as pt
+from posterity.objectives import kl_divergence
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import quality_candidates
 from posterior_quality import candidate_row, reference_rows
-from quality_candidates import CANDIDATES, MAP, Candidate, bag, outputs, predictive, train
+from quality_candidates import CANDIDATES, MAP, Candidate, bag, loss, outputs, predictive, train
 from quality_problems import PROBLEMS
 from quality_report import Row, draw_bands, write
 
 CHAIN = next(c for c in CANDIDATES if c.kind == "chain")
+MEAN_FIELD = next(c for c in CANDIDATES if c.label == "mean-field")
 ENSEMBLE = next(c for c in CANDIDATES if c.kind == "ensemble")
 
 
@@ -45,9 +48,23 @@ def test_away_is_away():
 
 
 def test_a_chain_begins_at_the_map_and_keeps_its_second_half(short):
-    net = train(short(CHAIN), PROBLEMS["gap"](), 0)
-    assert net.posterior.support.shape == (2, net.num_weights)  # the vectors before steps 4 and 5 of 0 ... 5
+    chain = short(CHAIN)
+    chain = dataclasses.replace(chain, fit={**chain.fit, "average_every": 1})
+    net = train(chain, PROBLEMS["gap"](), 0)
+    assert net.posterior.support.shape == (3, net.num_weights)  # after steps 4, 5 and 6
     assert net.posterior.support[0].ne(net.posterior.support[1]).any()
+    begin = train(dataclasses.replace(MAP, steps=2), PROBLEMS["gap"](), 0)
+    assert (net.posterior.support[0] - begin.posterior.mean).abs().max() < 0.1
+
+
+def test_the_loss_is_the_negative_elbo_of_all_data():
+    problem = PROBLEMS["two-moons"]()
+    net = problem.network(0, relative_sd=1e-4)  # as good as a point: the likelihood is that of the mean
+    mean = net.posterior.mean.detach()
+    log_prob = net.likelihood.log_prob(net.outputs(problem.train.x, weights=mean[None]), problem.train.y).sum()
+    expected = kl_divergence(net.posterior, net.prior) - log_prob / 0.3
+    assert loss(net, problem, 0.3) == pytest.approx(expected.item(), rel=1e-3)
+    assert math.isnan(loss(problem.network(0, posterior="point"), problem, 1.0))
 
 
 def test_an_ensemble_has_different_members(short):
@@ -55,11 +72,13 @@ def test_an_ensemble_has_different_members(short):
     assert len(net.posterior.support.unique(dim=0)) == quality_candidates.MEMBERS
 
 
-def test_a_result_is_kept(short, tmp_path):
+@pytest.mark.parametrize("candidate", [MAP, MEAN_FIELD])
+def test_a_result_is_kept(candidate, short, tmp_path):
     problem = PROBLEMS["two-moons"]()
-    first, seconds = predictive(short(MAP), problem, 0, tmp_path)
-    again, same = predictive(short(MAP), problem, 0, tmp_path)
-    assert seconds == same
+    first, facts = predictive(short(candidate), problem, 0, tmp_path)
+    again, same = predictive(short(candidate), problem, 0, tmp_path)
+    assert facts["seconds"] == same["seconds"]
+    assert facts["loss"] == same["loss"] or candidate is MAP
     assert all(torch.equal(first[name], again[name]) for name in problem.inputs)
 
 

@@ -37,4 +37,4 @@ class Flipout(Rule):
         axis, ones = -1 - linear.positions, [1] * linear.positions
         into = noise.signs((*linear.examples(a), a.shape[axis], *ones), a)
         out_of = noise.signs((*linear.examples(a), mean.shape[axis], *ones), mean)
-        return mean.addcmul(linear(a * into, weight.spread, jolt), out_of)
+        return mean.addcmul_(linear(a * into, weight.spread, jolt), out_of)

@@ -16,10 +16,12 @@ Limits: sd = 0, or an input of zeros, gives the mean, with a finite gradient.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from posterity.core.randomness import NoiseSource
 from posterity.estimators.interception import LinearMap, Moments, Rule
@@ -37,33 +39,53 @@ class Local(Rule):
         shift, spread = (bias.mean, bias.spread) if isinstance(bias, Moments) else (bias, None)
         mean = linear(a, weight.mean, shift)
         variance = linear(a.square(), weight.spread, None if linear.positions else spread)
-        out = perturbed(mean, variance, noise)
-        if not linear.positions or spread is None:
-            return out
-        by_channel = spread.view(-1, *[1] * linear.positions).expand(*linear.examples(a), -1, *[1] * linear.positions)
-        return out + perturbed(torch.zeros_like(by_channel), by_channel, noise)
-
-
-def perturbed(mean: Tensor, variance: Tensor, noise: NoiseSource) -> Tensor:
-    """mean + sqrt(variance) eps, with a gradient of 0 where the variance is 0."""
-    # Laid out as the mean is in memory (channels-last, say), which is what makes the arithmetic fast.
-    eps = noise.normal((mean.numel(),), mean).as_strided(mean.shape, torch.empty_like(mean).stride())
-    result: Tensor = _Perturb.apply(mean, variance, eps)  # type: ignore[no-untyped-call]
-    return result
+        if variance.stride() != mean.stride():
+            variance = torch.empty_like(mean).copy_(variance)
+        by_channel = spread if linear.positions else None
+        out: Tensor = _Perturb.apply(mean, variance, by_channel, linear.positions, noise)  # type: ignore[no-untyped-call]
+        return out
 
 
 class _Perturb(torch.autograd.Function):
-    """d out / d variance = eps / (2 sd)."""
+    """mean + sqrt(variance) eps + sqrt(by_channel) eps', where eps' is the same at all positions of a channel.
+
+    For a loss L with gradient G in the output, where a variance of 0 has a gradient of 0,
+        dL/dvariance   = G o eps / (2 sd)
+        dL/dby_channel = sum over examples of eps' / (2 sd') o (sum over positions of G)
+
+    Memory traffic is the cost: the result takes the mean's place, the slope, eps / (2 sd), that of the noise, and
+    dL/dvariance the slope's. A second backward would find it changed, and autograd says so.
+    """
 
     @staticmethod
-    def forward(ctx: Any, mean: Tensor, variance: Tensor, eps: Tensor) -> Tensor:
-        sd = variance.clamp_min(0).sqrt_()  # a convolution by Fourier or Winograd transform may round below 0
-        out = torch.addcmul(mean, sd, eps)
-        ctx.save_for_backward(eps.div_(sd.mul_(2)).masked_fill_(sd == 0, 0))
-        return out
+    def forward(
+        ctx: Any, mean: Tensor, variance: Tensor, by_channel: Tensor | None, positions: int, noise: NoiseSource
+    ) -> Tensor:
+        # Laid out as the mean is in memory (channels-last, say), which is what makes the arithmetic fast.
+        eps = noise.normal((mean.numel(),), mean).as_strided(mean.shape, mean.stride())
+        sd = variance.detach().clamp_min_(0).sqrt_()  # a convolution by Fourier or Winograd transform may round below 0
+        mean.addcmul_(sd, eps)
+        slopes, ctx.positions = [_slope(eps, sd)], positions
+        if by_channel is not None:
+            shape = mean.shape[: mean.dim() - positions]
+            eps, sd = noise.normal((shape.numel(),), mean).view(shape), by_channel.sqrt()
+            mean.add_((sd * eps).view(*shape, *[1] * positions))
+            slopes.append(_slope(eps, sd))
+        ctx.mark_dirty(mean)
+        ctx.save_for_backward(*slopes)
+        return mean
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (slope,) = ctx.saved_tensors
-        return grad, grad * slope, None
+        slope, *by_channel = ctx.saved_tensors
+        to_channel = None
+        if by_channel:
+            by_example = grad.flatten(-ctx.positions).sum(-1).mul_(by_channel[0])
+            to_channel = by_example.view(-1, by_example.shape[-1]).sum(0)
+        return grad, slope.mul_(grad), to_channel, None, None
+
+
+def _slope(eps: Tensor, sd: Tensor) -> Tensor:
+    """eps / (2 sd), 0 where sd is; in the place of both."""
+    return eps.div_(F.threshold(sd.mul_(2), 0, math.inf, inplace=True))
