@@ -29,14 +29,19 @@ from peers import PEERS, PeerUnavailable, Steps
 from posterity.optim import build_optimizer
 
 BASELINE, OURS = "pytorch", "posterity"
-OTHER_ESTIMATORS = ("local", "flipout")
+# This library's other passes and families, as further rows; they predict as the first does, or do not matter there.
+VARIANTS = {
+    f"{OURS} local": {"estimator": "local"},
+    f"{OURS} flipout": {"estimator": "flipout"},
+    f"{OURS} low rank, R = 8": {"posterior": "low_rank"},
+}
 NUM_BATCHES = 50
 
 
-def posterity_steps(workload: Workload, estimator: str = "sample") -> Steps:
-    """This library, as its README has it, or with another estimator."""
+def posterity_steps(workload: Workload, estimator: str = "sample", posterior: str = "mean_field") -> Steps:
+    """This library, as its README has it, or with another estimator or family."""
     likelihood = pt.Categorical()
-    net = pt.bayesian(workload.make_model(), rho=-5.0, likelihood=likelihood)
+    net = pt.bayesian(workload.make_model(), rho=-5.0, likelihood=likelihood, posterior=posterior)
     optimizer = build_optimizer("adam", [{"params": net.parameters()}], lr=1e-3)
 
     def train_step(x: Tensor, y: Tensor) -> None:
@@ -66,7 +71,7 @@ def candidates(workload: Workload, peers: list[str] | None) -> tuple[dict[str, S
     found, missing = {}, {}
     chosen = {name: make for name, make in PEERS.items() if peers is None or name in [BASELINE, *peers]}
     ours: dict[str, Callable[[Workload], Steps]] = {OURS: posterity_steps}
-    ours |= {f"{OURS} {name}": partial(posterity_steps, estimator=name) for name in OTHER_ESTIMATORS}
+    ours |= {name: partial(posterity_steps, **settings) for name, settings in VARIANTS.items()}
     for name, make in {**chosen, **ours}.items():
         try:
             torch.manual_seed(0)
@@ -81,8 +86,9 @@ def compare(workload: Workload, *, peers: list[str] | None, rounds: int, inner: 
     x, _ = workload.make_batch()
     found, missing = candidates(workload, peers)
     training = {name: on_many_batches(workload, steps) for name, steps in found.items()}
-    predicting = {n: s for n, s in found.items() if n not in [f"{OURS} {e}" for e in OTHER_ESTIMATORS]}  # all the same
-    prediction: dict[str, Callable[[], Any]] = {name: partial(s.predict, x, samples) for name, s in predicting.items()}
+    prediction: dict[str, Callable[[], Any]] = {
+        name: partial(s.predict, x, samples) for name, s in found.items() if name not in VARIANTS
+    }
     prediction[BASELINE] = partial(plain_predict, found[BASELINE], x, samples)
     step_times = measure(training, rounds, inner)
     with torch.no_grad():

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.objectives import draw, draw_with_kl, kl_divergence
+from posterity.objectives import draw, draw_low_rank, draw_with_kl, kl_divergence
 
 CENTRES = {"zero": 0.0, "number": 0.7, "pretrained": "pretrained"}
 
@@ -16,7 +16,7 @@ def build(centre=0.0, posterior="mean_field"):
     net = pt.bayesian(model, prior=pt.Gaussian("kaiming", mean=centre), posterior=posterior, seed=3)
     with torch.no_grad():
         for parameter in net.posterior.parameters():
-            parameter += torch.randn(net.num_weights, dtype=torch.float64)
+            parameter += torch.randn_like(parameter)
         if posterior == "mean_field":
             net.posterior.rho += 8  # centred on -2
             net.posterior.rho[:4] = torch.tensor([-30.0, 19.9, 20.1, 45.0])
@@ -39,16 +39,33 @@ def both(net, samples, function):
 
 @pytest.mark.parametrize("centre", CENTRES.values(), ids=CENTRES)
 @pytest.mark.parametrize("samples", [1, 4])
-@pytest.mark.parametrize("posterior", ["mean_field", "point"])
+@pytest.mark.parametrize("posterior", ["mean_field", "point", "low_rank"])
 @pytest.mark.parametrize("factor", [0.0, 0.3, 7.0])
 @pytest.mark.parametrize("few", [0, 2**17], ids=["by tensor", "joined"])
 def test_gradient_equals_autograd(centre, samples, posterior, factor, few, monkeypatch):
     monkeypatch.setattr(draw, "FEW_WEIGHTS", few)
+    monkeypatch.setattr(draw_low_rank, "BLOCK", 7)
     net = build(centre, posterior)
     direction = torch.randn(net.num_weights, dtype=torch.float64)
     loss = lambda w, kl: (torch.sin(w) * direction).mean() + factor * kl  # noqa: E731
     for a, b in zip(*both(net, samples, loss), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 100.0])
+def test_low_rank_in_single_precision(size):
+    """Within 1e-4 of the entropy's 1 / s, also where M's eigenvalues are 1e7 apart: two deviations, `size` s, agree."""
+    torch.manual_seed(1)
+    net = pt.bayesian(nn.Linear(4000, 5), posterior="low_rank", rank=4, rho=-4.0)
+    s = net.posterior.own_sd.mean().item()
+    with torch.no_grad():
+        net.posterior.deviations.normal_(std=size * s)
+        net.posterior.deviations[3].normal_(std=0.01 * s).add_(net.posterior.deviations[2])
+    twin = copy.deepcopy(net).double()
+    draw_with_kl(net)[1].backward()
+    kl_divergence(twin.posterior, twin.prior).backward()
+    for ours, theirs in zip(net.posterior.parameters(), twin.posterior.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-4, atol=1e-4 / s)
 
 
 def test_shapes_and_value_of_the_handle():

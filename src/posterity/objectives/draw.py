@@ -24,7 +24,8 @@ from torch.nn import functional as F
 from posterity.bayesian import BayesianModule
 from posterity.core.layout import Layout
 from posterity.objectives.divergence import kl_divergence
-from posterity.posteriors import MeanField
+from posterity.objectives.draw_low_rank import draw_low_rank
+from posterity.posteriors import LowRank, MeanField
 from posterity.priors import FlatGaussian
 
 FEW_WEIGHTS = 2**17  # below this, calls cost more than memory traffic: join the parts' gradients first
@@ -142,5 +143,8 @@ def draw_with_kl(net: BayesianModule, samples: int = 1) -> tuple[dict[str, Tenso
         inputs = (posterior.mean, posterior.rho, net.noise(count), net.prior, net.layout)
         *tensors, handle = _Draw.apply(*inputs)  # type: ignore[no-untyped-call]
         return dict(zip(net.layout.names, tensors, strict=True)), handle
+    if isinstance(posterior, LowRank) and isinstance(net.prior, FlatGaussian):
+        weights, handle = draw_low_rank(posterior, net.prior, net.noise(samples))
+        return net.layout.views(weights[0] if count is None else weights), handle
     kl = kl_divergence(posterior, net.prior)
     return net.layout.views(net.draw(count)), kl - kl.detach()

@@ -165,11 +165,7 @@ class _HalfLogDet(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, deviations: Tensor, sd: Tensor) -> Tensor:
-        gram = torch.zeros(len(deviations), len(deviations), dtype=torch.float64, device=sd.device)
-        for block, part in zip(deviations.split(BLOCK, dim=1), sd.split(BLOCK), strict=True):
-            scaled = _scale(block, part)
-            gram.addmm_(scaled, scaled.T)
-        factor = _cholesky(gram)
+        factor = capacitance(deviations, sd)
         ctx.save_for_backward(deviations, sd, factor)
         return _half_log_det(factor).to(sd.dtype)
 
@@ -187,6 +183,16 @@ class _HalfLogDet(torch.autograd.Function):
             out_sd.copy_((scaled * pulled).sum(0).div_(part).neg_())
             out.copy_(pulled.div_(part.double() * size))
         return to_deviations, to_sd
+
+
+def capacitance(deviations: Tensor, sd: Tensor) -> Tensor:
+    """L (R, R), double precision, with L L^T = M = I + A A^T."""
+    gram = torch.zeros(len(deviations), len(deviations), dtype=torch.float64, device=sd.device)
+    for block, part in zip(deviations.split(BLOCK, dim=1), sd.split(BLOCK), strict=True):
+        # Rounding of A's elements is independent and averages out; that of their sums does not.
+        scaled = (block / (part * math.sqrt(len(deviations) - 1))).double()
+        gram.addmm_(scaled, scaled.T)
+    return _cholesky(gram)
 
 
 def _scale(deviations: Tensor, sd: Tensor) -> Tensor:
