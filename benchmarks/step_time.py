@@ -30,7 +30,7 @@ from posterity.optim import build_optimizer
 
 BASELINE, OURS = "pytorch", "posterity"
 # This library's other passes and families, as further rows; they predict as the first does, or do not matter there.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     f"{OURS} local": {"estimator": "local"},
     f"{OURS} flipout": {"estimator": "flipout"},
     f"{OURS} low rank, R = 8": {"posterior": "low_rank"},
