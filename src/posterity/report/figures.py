@@ -73,7 +73,8 @@ def tuning_curves(history: Sequence[Mapping[str, float]]) -> Figure:
         else:
             axes.set_yscale("log")
             low, high = axes.get_ylim()
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
+            decades = LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,))
+            axes.yaxis.set_major_locator(MaxNLocator(nbins=5) if high < 6 * low else decades)
             axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     return figure
