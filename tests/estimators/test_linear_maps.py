@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import posterity as pt
+from posterity.core.errors import UsageError
 from posterity.core.randomness import NoiseSource
 from posterity.estimators import RULES
 
@@ -187,3 +188,26 @@ def test_precisions():
             out = outputs(net, rule, torch.randn(2, 1, 3, 3).to(dtype), 2)
             assert out.dtype == dtype
             assert out.isfinite().all()
+
+
+def test_second_derivatives_of_local_are_refused():
+    net = network(lambda: nn.Linear(2, 1))
+    x = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(UsageError, match="'flipout'"):
+        torch.autograd.grad(outputs(net, "local", x).sum(), x, create_graph=True)
+
+
+@EVERY_RULE
+def test_a_second_backward(rule):
+    """Also under hooks for saved tensors, where autograd does not look for changes."""
+    net = network(lambda: nn.Conv2d(2, 3, 2, padding=1))
+    x = torch.randn(4, 2, 3, 3, dtype=torch.float64, requires_grad=True)
+    with torch.autograd.graph.save_on_cpu():
+        out = outputs(net, rule, x).square().sum()
+    first = torch.autograd.grad(out, x, retain_graph=True)[0]
+    torch.testing.assert_close(torch.autograd.grad(out, x)[0], first)
+
+
+@EVERY_RULE
+def test_no_rows(rule):
+    assert outputs(network(lambda: nn.Linear(2, 3)), rule, torch.zeros(0, 2, dtype=torch.float64)).shape == (1, 0, 3)

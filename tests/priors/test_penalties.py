@@ -1,5 +1,6 @@
 """Penalties, their factors, and the priors they stand for."""
 
+import copy
 import math
 
 import numpy as np
@@ -112,3 +113,45 @@ def test_factors_that_do_not_exist():
         penalty_factor("l1", 10, 3)
     with pytest.raises(UsageError, match="positive number of inputs"):
         penalty_factor("l1", 0)
+
+
+CONVOLUTIONS = {
+    "plain": nn.Conv2d(4, 6, 3),
+    "grouped": nn.Conv2d(4, 6, 3, groups=2),
+    "depthwise": nn.Conv1d(4, 8, 3, groups=4),
+    "transposed": nn.ConvTranspose2d(2, 3, 2),
+    "grouped transposed": nn.ConvTranspose2d(4, 6, 3, groups=2),
+}
+
+
+@pytest.mark.parametrize("kind", CONVOLUTIONS)
+@pytest.mark.parametrize("name", ["group_lasso_rows", "group_lasso_columns"])
+def test_groups_of_convolutions_by_what_reaches_what(kind, name):
+    """Which weights feed an output, or are fed by an input, is seen in the gradients of the module itself."""
+    module = copy.deepcopy(CONVOLUTIONS[kind]).double()
+    channels = module.out_channels if name == "group_lasso_rows" else module.in_channels
+    spatial = [6] * (module.weight.dim() - 2)
+    expected = []
+    for channel in range(channels):
+        x = torch.rand(1, module.in_channels, *spatial, dtype=torch.float64) + 0.1
+        if name == "group_lasso_columns":
+            x[:, [c for c in range(module.in_channels) if c != channel]] = 0
+        out = module(x)
+        reached = out[:, channel] if name == "group_lasso_rows" else out
+        grad = torch.autograd.grad(reached.sum(), module.weight)[0]
+        expected.append(module.weight.detach()[grad != 0].norm())
+    layout = Layout.of(module, "weight")
+    weights = layout.flatten({"weight": module.weight.detach()})
+    groups = PENALTIES[name].groups(layout.entries[0], weights)
+    torch.testing.assert_close(groups.norm(dim=-1).sort().values, torch.stack(expected).sort().values)
+    assert PENALTIES[name].group_size(layout.entries[0]) == groups.shape[-1]
+    spread = PENALTIES[name].spread(layout.entries[0], groups.norm(dim=-1))
+    each = PENALTIES[name].groups(layout.entries[0], spread)
+    torch.testing.assert_close(each, (groups.norm(dim=-1, keepdim=True) / groups.shape[-1]).expand_as(groups))
+
+
+def test_a_penalty_on_grouped_convolutions_is_saved(tmp_path):
+    net = pt.bayesian(nn.ConvTranspose2d(4, 6, 3, groups=2), prior=FromPenalty("group_lasso_columns"))
+    pt.save(net, tmp_path / "net.safetensors")
+    again = pt.load(tmp_path / "net.safetensors", nn.ConvTranspose2d(4, 6, 3, groups=2))
+    torch.testing.assert_close(kl_divergence(again.posterior, again.prior), kl_divergence(net.posterior, net.prior))

@@ -190,3 +190,46 @@ def test_mean_field_kl_to_a_spike_far_narrower_than_q():
     gain = prior.log_density_by_weight(w.unsqueeze(-1))[:, 0] - (math.log(0.3) + Normal(0.0, 1.0).log_prob(w))
     brute = -math.log(0.3) - torch.trapezoid(spike * gain, w)
     assert kl_divergence(q, prior).item() == pytest.approx(brute.item(), abs=1e-7)
+
+
+def monte_carlo(prior, mean, sd, draws=400_000):
+    """E log prior (N,) and its standard error."""
+    values = prior.log_density_by_weight(mean + sd * randn(draws, len(mean)))
+    return values.mean(0), values.std(0) / math.sqrt(draws)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("mean", "sd"), [(0.1496, 1e-4), (0.15, 0.1), (1e4, 1e4), (0.0, 1e6), (3.0, 1e-8)])
+@pytest.mark.parametrize("df", [2.1, 4.0])
+def test_expectation_of_student_t_far_out_in_its_tails(df, mean, sd, dtype):
+    prior = FlatStudentT(torch.tensor([1e-6, 1.0], dtype=torch.float64), df=df)
+    at = torch.full((2,), mean, dtype=torch.float64), torch.full((2,), sd, dtype=torch.float64)
+    expected, error = monte_carlo(prior, *at)
+    found = prior.to(dtype).expected_log_density(*(v.to(dtype) for v in at)).double()
+    assert ((found - expected).abs() < 5 * error + 1e-4 * expected.abs()).all()
+
+
+def test_slope_of_student_t_far_out_is_that_of_a_power():
+    prior = FlatStudentT(torch.tensor([1e-6], dtype=torch.float64))
+    mean = torch.tensor([0.15], dtype=torch.float64, requires_grad=True)
+    prior.expected_log_density(mean, torch.tensor([1e-4], dtype=torch.float64)).sum().backward()
+    assert mean.grad.item() == pytest.approx(-5 / 0.15, rel=1e-4)  # -(df + 1) / w
+
+
+@pytest.mark.parametrize(("sd1", "sd2"), [(0.1, 1.0), (1.0, 0.1)])
+def test_a_mixture_of_one_component_is_the_gaussian(sd1, sd2):
+    q = MeanField(MEAN, rho_of(SD))
+    mixture = FlatMixture(sd1 * torch.ones(6, dtype=torch.float64), sd2 * torch.ones(6, dtype=torch.float64), pi=1.0)
+    gaussian = FlatGaussian(sd1 * torch.ones(6, dtype=torch.float64))
+    torch.testing.assert_close(kl_divergence(q, mixture), kl_divergence(q, gaussian))
+
+
+def test_expected_norm_of_large_groups_in_single_precision():
+    mean, sd = 0.01 * randn(3, 5000), torch.full((3, 5000), 0.007, dtype=torch.float64)
+    torch.testing.assert_close(
+        expected_norm(mean.float(), sd.float()).double(), expected_norm(mean, sd), rtol=1e-6, atol=0
+    )
+
+
+def test_scales_have_the_precision_of_the_network():
+    assert pt.bayesian(nn.Linear(2, 2).double(), prior=0.1).prior.sd[0].item() == pytest.approx(0.1, rel=1e-15)

@@ -170,6 +170,7 @@ def test_with_patience_the_average_is_that_of_the_trajectory(go):
             "at least 1 snapshots; of this training's 12 steps 0 come after step 6",
         ),
         ({"average": "hwa", "covariance": "snapshot", "average_every": 6}, "at least 2 .* multiples of 6"),
+        ({"average": "hwa", "average_restart": True, "optimizer": "ivon"}, "curvature.*'swa'"),
     ],
 )
 def test_what_cannot_be_averaged_is_refused_before_a_directory_is_made(go, settings, message, tmp_path):

@@ -36,13 +36,28 @@ class Twice(nn.Module):
         return self.last(nn.functional.dropout(x, 0.2, self.training))
 
 
+class ByChance(nn.Module):
+    """Calls one module once or twice, as it happens."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.shared, self.last = nn.Linear(1, 4), nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        x = torch.tanh(self.first(x))
+        for _ in range(1 + int(torch.rand(()) < 0.3)):
+            x = torch.tanh(self.shared(x))
+        return self.last(x)
+
+
 @pytest.mark.parametrize("estimator", ["local", "flipout"])
-def test_a_network_with_shared_weights_resumes_to_the_last_bit(estimator, tmp_path):
+@pytest.mark.parametrize("model", [Twice, ByChance])
+def test_a_network_with_shared_weights_resumes_to_the_last_bit(model, estimator, tmp_path):
     def build():
         torch.manual_seed(0)
-        return pt.bayesian(Twice(), rho=-3.0, seed=0)
+        return pt.bayesian(model(), rho=-3.0, seed=0)
 
-    common = {"epochs": 3, "batch_size": 10, "checkpoint_seconds": 0, "estimator": estimator}
+    common = {"epochs": 6, "batch_size": 10, "checkpoint_seconds": 0, "estimator": estimator}
     whole = pt.fit(build(), data(), **common)
     with pytest.raises(KeyboardInterrupt):
         pt.fit(build(), data(), out=tmp_path / "run", callbacks=[Cut(7)], **common)

@@ -10,6 +10,7 @@ from posterity.core.errors import UsageError
 from posterity.experiments import Run, load_run
 from posterity.experiments.build import build_prior
 from posterity.likelihoods import Categorical
+from posterity.objectives import kl_by_weight
 from posterity.priors import PENALTIES, FlatPenalty, FromPenalty
 from posterity.training import Settings
 
@@ -134,3 +135,23 @@ def test_unknown_priors_on_the_command_line(train):
     done = train("run", "--penalty", "l1", "--learn-prior")
     assert done.code == 2
     assert "leave out learn_prior" in done.err
+
+
+@pytest.mark.parametrize(
+    "rule", [pt.Laplace(0.5), pt.StudentT(0.5), pt.ScaleMixture(), FromPenalty("l1"), FromPenalty("l2")], ids=repr
+)
+def test_low_rank_with_any_prior_of_independent_weights(make_net, small, rule):
+    net = make_net(posterior="low_rank", rank=3, prior=rule)
+    history = pt.fit(net, small, epochs=2).history
+    with torch.no_grad():
+        weights = net.posterior.sample(net.noise(20_000))
+        values = net.posterior.log_density(weights) - net.prior.log_density(weights)
+    assert abs(values.mean().item() - history[-1]["kl"]) < 5 * values.std().item() / len(values) ** 0.5 + 1e-3
+    kl = pt.kl_divergence(net.posterior, net.prior).item()
+    assert kl == pytest.approx(kl_by_weight(net.posterior, net.prior).sum().item(), rel=1e-4)
+
+
+def test_low_rank_with_groups_is_refused_before_training(make_net, small):
+    net = make_net(posterior="low_rank", rank=3, prior=FromPenalty("group_lasso_rows"))
+    with pytest.raises(UsageError, match="mean_field"):
+        pt.fit(net, small, epochs=1)

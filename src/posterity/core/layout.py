@@ -31,6 +31,8 @@ class Entry:
     shape: tuple[int, ...]
     fan_in: int
     fan_out: int
+    groups: int = 1  # of a convolution, which divide its first axis
+    transposed: bool = False  # stored as (in, out / groups, ...), not (out, in / groups, ...)
 
     @property
     def size(self) -> int:
@@ -100,8 +102,9 @@ class Layout:
         return torch.cat([entry.flat(tensors[entry.name]) for entry in self.entries], dim=-1)
 
     def fill(self, values: Iterable[float]) -> Tensor:
-        """The vector (N,) that holds one value for each weight tensor."""
-        return torch.cat([torch.full((e.size,), v) for e, v in zip(self.entries, values, strict=True)])
+        """The vector (N,), in double precision, that holds one value for each weight tensor."""
+        parts = zip(self.entries, values, strict=True)
+        return torch.cat([torch.full((e.size,), v, dtype=torch.float64) for e, v in parts])
 
     def sum_by_layer(self, vector: Tensor) -> dict[str, Tensor]:
         """Sums of `vector` (N,) over each layer (a module's weights and biases together)."""
@@ -122,8 +125,9 @@ class Layout:
     def of(cls, model: nn.Module, select: Selection = None) -> Layout:
         """Layout of the weights of `model` that `select` names: patterns, a predicate, or all trainable ones."""
         chosen = select_parameters(model, select)
-        fans = _fans(model)
-        return cls(tuple(Entry(n, tuple(p.shape), *fans[id(p)]) for n, p in chosen.items()))
+        fans, kinds = _fans(model), _convolutions(model)
+        plain = (1, False)
+        return cls(tuple(Entry(n, tuple(p.shape), *fans[id(p)], *kinds.get(id(p), plain)) for n, p in chosen.items()))
 
 
 def select_parameters(model: nn.Module, select: Selection = None) -> dict[str, nn.Parameter]:
@@ -166,6 +170,12 @@ def _fans(model: nn.Module) -> dict[int, tuple[int, int]]:
         for name, parameter in own.items():
             fans.setdefault(id(parameter), _fan(module, _weight_beside(module, own, name)))
     return fans
+
+
+def _convolutions(model: nn.Module) -> dict[int, tuple[int, bool]]:
+    """(groups, transposed) of the weights of convolutions; not of parametrised ones, whose parts have other shapes."""
+    found = (m for m in model.modules() if hasattr(m, "transposed") and isinstance(m._parameters.get("weight"), Tensor))
+    return {id(m.weight): (int(m.groups), bool(m.transposed)) for m in found}  # type: ignore[arg-type]
 
 
 def _weight_beside(module: nn.Module, own: Mapping[str, Tensor], name: str) -> Tensor:

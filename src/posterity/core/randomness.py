@@ -56,7 +56,7 @@ class NoiseSource:
         # Half-precision noise would have too few distinct values: it is rounded from single precision.
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
         noise = torch.empty(shape, dtype=dtype)
-        for row in noise.view(-1, shape[-1]):
+        for row in noise.view(-1, shape[-1]) if noise.numel() else ():
             for block in row.split(BLOCK):
                 words = self._bits.random_raw(math.ceil(block.numel() * dtype.itemsize / 8))
                 whole = torch.from_numpy(words.view(WHOLE[dtype])[: block.numel()])

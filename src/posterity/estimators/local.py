@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from posterity.core.errors import UsageError
 from posterity.core.randomness import NoiseSource
 from posterity.estimators.interception import LinearMap, Moments, Rule
 
@@ -53,8 +54,7 @@ class _Perturb(torch.autograd.Function):
         dL/dvariance   = G o eps / (2 sd)
         dL/dby_channel = sum over examples of eps' / (2 sd') o (sum over positions of G)
 
-    Memory traffic is the cost: the result takes the mean's place, the slope, eps / (2 sd), that of the noise, and
-    dL/dvariance the slope's. A second backward would find it changed, and autograd says so.
+    Memory traffic is the cost: the result takes the mean's place, and the slope, eps / (2 sd), that of the noise.
     """
 
     @staticmethod
@@ -76,14 +76,15 @@ class _Perturb(torch.autograd.Function):
         return mean
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # that is, with create_graph
+            raise UsageError("estimator 'local' has no second derivatives: take 'sample' or 'flipout' for them")
         slope, *by_channel = ctx.saved_tensors
         to_channel = None
         if by_channel:
             by_example = grad.flatten(-ctx.positions).sum(-1).mul_(by_channel[0])
             to_channel = by_example.view(-1, by_example.shape[-1]).sum(0)
-        return grad, slope.mul_(grad), to_channel, None, None
+        return grad, grad * slope, to_channel, None, None
 
 
 def _slope(eps: Tensor, sd: Tensor) -> Tensor:

@@ -12,9 +12,14 @@ from posterity.bayesian import BayesianModule
 from posterity.estimators.interception import Interception, Rule
 from posterity.estimators.weights import Parts, PassWeights
 
-# Places of the weights that a network uses more than once in a pass. Learnt as passes are made; what it does not
-# depend on is what was drawn, so that a resumed training, which learns it anew, goes on as it would have.
+# Places of the weights that a network uses more than once in a pass. Learnt as passes are made, and kept in
+# checkpoints: a network may use its modules as often as it likes in each pass.
 _SEVERAL_USES: WeakKeyDictionary[BayesianModule, set[int]] = WeakKeyDictionary()
+
+
+def several_uses(net: BayesianModule) -> set[int]:
+    """Places in the layout of the weights that are sampled because a pass used them more than once; may be changed."""
+    return _SEVERAL_USES.setdefault(net, set())
 
 
 def random_outputs(
@@ -31,7 +36,7 @@ def random_outputs(
 def _pass(
     net: BayesianModule, rule: Rule, args: tuple[Any, ...], means: Parts, sds: Parts, noise: Tensor | None
 ) -> Tensor:
-    several = _SEVERAL_USES.setdefault(net, set())
+    several = several_uses(net)
     while True:
         before = _Undo(net)
         weights = PassWeights(means, sds, net.layout, noise)

@@ -7,7 +7,8 @@
     where a weight's share of the last term makes its share of the KL that of its marginal, plus its share, which is not
     negative, of what the weights tell of each other (their total correlation).
     Gaussian q, any prior:  kl = -entropy(q) - E_q log prior, the last by `prior.expected_log_density`: in closed form
-        for Laplace priors and L2, L1 penalties, otherwise by quadrature (priors.expectations), not by sampling
+        for Laplace priors and L2, L1 penalties, otherwise by quadrature (priors.expectations), not by sampling. It
+        needs independent weights; of a low-rank q only each weight's marginal, if the prior has independent weights
     Point q: -log prior(mean), the KL up to a constant that no parameter changes; a bag of points: the mean of it.
 
 Limits: q = prior gives 0; sd -> 0 gives +inf logarithmically.
@@ -29,7 +30,7 @@ def kl_by_weight(posterior: Posterior, prior: Prior) -> Tensor:
         return prior.energy_by_weight(posterior.mean)
     if isinstance(posterior, Samples):
         return torch.stack([prior.energy_by_weight(weights) for weights in posterior.weights]).mean(0)
-    if isinstance(posterior, LowRank) and isinstance(prior, FlatGaussian):
+    if isinstance(posterior, LowRank) and prior.factorised:
         return _without_correlation(posterior, prior) - posterior.half_log_det_by_weight()
     if not isinstance(posterior, MeanField):
         raise TypeError(f"no closed-form KL from {type(posterior).__name__} to {type(prior).__name__}")
@@ -41,12 +42,12 @@ def kl_by_weight(posterior: Posterior, prior: Prior) -> Tensor:
     return 0.5 * (ratio.square() + shift.square() - 1) - ratio.log()
 
 
-_KNOWN: dict[tuple[type[Posterior], type[Prior]], bool] = {}
+_KNOWN: dict[tuple[type[Posterior], type[Prior], bool], bool] = {}
 
 
 def has_kl(posterior: Posterior, prior: Prior) -> bool:
     """Whether `kl_by_weight` has the KL between distributions of these kinds."""
-    kinds = (type(posterior), type(prior))
+    kinds = (type(posterior), type(prior), prior.factorised)
     if kinds not in _KNOWN:
         try:
             with torch.no_grad():
@@ -59,12 +60,15 @@ def has_kl(posterior: Posterior, prior: Prior) -> bool:
 
 def kl_divergence(posterior: Posterior, prior: Prior) -> Tensor:
     """KL(posterior || prior)."""
-    if isinstance(posterior, LowRank) and isinstance(prior, FlatGaussian):
+    if isinstance(posterior, LowRank) and prior.factorised:
         return _without_correlation(posterior, prior).sum() - posterior.half_log_det()
     return kl_by_weight(posterior, prior).sum()
 
 
-def _without_correlation(posterior: LowRank, prior: FlatGaussian) -> Tensor:
+def _without_correlation(posterior: LowRank, prior: Prior) -> Tensor:
     """The part (N,) of a low-rank posterior's KL that is a sum over the weights."""
+    if not isinstance(prior, FlatGaussian):
+        expected = prior.expected_log_density(posterior.mean, posterior.sd)
+        return -posterior.own_sd.log() - HALF_LOG_2PI - 0.5 - expected
     square = (posterior.mean - prior.mean).square() + posterior.variance()
     return 0.5 * (square * prior.precision - 1) - (posterior.own_sd / prior.sd).log()

@@ -43,7 +43,7 @@ class _Draw(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         sd = F.softplus(rho)
         ctx.save_for_backward(mean, rho, sd, noise, prior.centre)
-        ctx.prior, ctx.layout = prior, layout
+        ctx.prior, ctx.layout, ctx.spent = prior, layout, False
         views = layout.views(torch.addcmul(mean, sd, noise))
         return (*views.values(), mean.new_zeros(()))
 
@@ -56,8 +56,10 @@ class _Draw(torch.autograd.Function):
         sizes, precisions = ctx.layout.sizes, ctx.prior.precisions(ctx.layout)
         if len(mean) < FEW_WEIGHTS:
             flats, sizes, precisions = [torch.cat(flats, dim=-1)], [len(mean)], [ctx.prior.precision]
-        # In place, as memory traffic is the cost here: the noise is needed for nothing else. A second backward
-        # would find it changed, and autograd says so.
+        # In place, as memory traffic is the cost here: the noise is needed for nothing else.
+        if ctx.spent:
+            raise RuntimeError("a second backward through one weight sample: draw it anew, or add the losses first")
+        ctx.spent = True
         grad_mean, grad_sd = torch.empty_like(mean), noise
         shift = mean if centre is None else mean - centre
         many = noise.dim() == 2

@@ -117,9 +117,10 @@ class _ExpectedNorm(torch.autograd.Function):
         to_mean, to_variance = torch.zeros_like(mean), torch.zeros_like(mean)
         for k in range(FIRST, LAST + 1):
             t2 = (math.exp(STEP * k) / size).square()
-            curb = 1 / torch.addcmul(torch.ones_like(variance), t2, variance, value=2)
+            wide = 2 * t2 * variance
+            curb = 1 / (1 + wide)
             bend = t2 * square * curb
-            moment = (0.5 * curb.log() - bend).sum(-1, keepdim=True)
+            moment = (-0.5 * wide.log1p() - bend).sum(-1, keepdim=True)
             total -= torch.expm1(moment) * math.exp(-STEP * k)
             share = moment.exp() * math.exp(STEP * k) * curb
             to_mean += share

@@ -125,12 +125,13 @@ class FlatPenalty(Prior):
         cls, num_weights: int, *, penalty: str = "l2", tensors: Iterable[Any] = (), **options: Any
     ) -> FlatPenalty:
         """Of unit factors, to be loaded."""
-        entries = [Entry(name, tuple(shape), 1, 1) for name, shape in tensors]
+        entries = [Entry(name, tuple(shape), 1, 1, *kind) for name, shape, *kind in tensors]
         return cls(penalty, entries, torch.ones(len(entries)))
 
     def options(self) -> dict[str, Any]:
         """The penalty, and the tensors whose rows and columns it needs."""
-        return {"penalty": self.penalty.name, "tensors": [[e.name, list(e.shape)] for e in self.entries]}
+        tensors = [[e.name, list(e.shape), e.groups, e.transposed] for e in self.entries]
+        return {"penalty": self.penalty.name, "tensors": tensors}
 
     def _tensors(self) -> list[tuple[Entry, Tensor]]:
         return list(zip(self.entries, self.factors, strict=True))

@@ -6,8 +6,9 @@
     group_lasso_columns   ||w^T||_{2,1}: sum over columns
 
 A row is what feeds one output (a convolution's filter: the first axis), a column what one input feeds (a convolution's
-input channel: the second axis, with all kernel positions). Weights without a second axis (biases, scales of norms) are
-groups of one in both.
+input channel: the second axis, with all kernel positions). A transposed convolution's axes are the other way round; one
+with groups has as many rows and columns as output and input channels, each within its group. Weights without a second
+axis (biases, scales of norms) are groups of one in both.
 
 Factor: the prior alpha ~ exp(-lambda r) of a point network (priors.equivalence) is to have the variance 1/n of the
 initialisation, n the layer's number of inputs:
@@ -49,32 +50,47 @@ class Penalty:
         """`part` (..., size) of the flat vector as groups (..., G, d)."""
         if self.axis is None or len(entry.shape) < 2:
             return part.unsqueeze(-1)
-        count = len(entry.shape)
-        view = entry.view(part)
-        return view.movedim(self.axis - count, -count).flatten(start_dim=1 - count)
+        kept, blocks = self._axis(entry), _blocks(entry)
+        view: Tensor = entry.view(part).unflatten(
+            -len(entry.shape), blocks[:2]
+        )  # (..., groups, first / groups, second, ...)
+        view = view.movedim(kept - len(blocks), 1 - len(blocks))
+        return view.flatten(start_dim=2 - len(blocks)).flatten(-3, -2)
 
     def spread(self, entry: Entry, values: Tensor) -> Tensor:
         """Values (..., G) of groups, in equal shares for their weights (..., size): each sum is kept."""
         d = self.group_size(entry)
         if d == 1 and (self.axis is None or len(entry.shape) < 2):
             return values
-        count, lead = len(entry.shape), values.shape[:-1]
-        shape = [1] * count
-        assert self.axis is not None
-        shape[self.axis] = values.shape[-1]
-        return entry.flat((values / d).reshape(*lead, *shape).expand(*lead, *entry.shape))
+        blocks, lead = _blocks(entry), values.shape[:-1]
+        shape = [1] * len(blocks)
+        for axis in (0, self._axis(entry)):
+            shape[axis] = blocks[axis]
+        each = (values / d).reshape(*lead, *shape).expand(*lead, *blocks)
+        return entry.flat(each.flatten(len(lead), len(lead) + 1))
 
     def group_size(self, entry: Entry) -> int:
         """d."""
         if self.axis is None or len(entry.shape) < 2:
             return 1
-        return prod(entry.shape) // entry.shape[self.axis]
+        blocks = _blocks(entry)
+        return prod(entry.shape) // (blocks[0] * blocks[self._axis(entry)])
+
+    def _axis(self, entry: Entry) -> int:
+        """Which of `_blocks`, beside the first, tells the groups apart."""
+        return 2 if (self.axis == 1) != entry.transposed else 1
 
     def factor(self, n: float, group_size: int = 1) -> float:
         """lambda, by the closed forms of the header."""
         if self.squared:
             return n / 2
         return math.sqrt((group_size + 1) * n)
+
+
+def _blocks(entry: Entry) -> tuple[int, ...]:
+    """A weight's shape with a convolution's groups apart: (groups, first / groups, second, ...)."""
+    first, *rest = entry.shape
+    return (entry.groups, first // entry.groups, *rest)
 
 
 PENALTIES = {

@@ -128,9 +128,11 @@ class FlatMixture(Prior):
 
     def _expected(self, mean: Tensor, sd: Tensor) -> Tensor:
         shift = mean - self.mean
+        if self.pi == 1:
+            return -self.sd1.log() - HALF_LOG_2PI - 0.5 * (shift.square() + sd.square()) / self.sd1.square()
         first = self.sd1 >= self.sd2
         wide_sd, narrow_sd = torch.where(first, self.sd1, self.sd2), torch.where(first, self.sd2, self.sd1)
-        shares = [math.log(share) if share else -math.inf for _, share in self._components()]
+        shares = [math.log(share) for _, share in self._components()]
         log_wide = torch.where(first, shares[0], shares[1]).to(mean)
         log_narrow = torch.where(first, shares[1], shares[0]).to(mean)
         outer = log_wide - wide_sd.log() - HALF_LOG_2PI - 0.5 * (shift.square() + sd.square()) / wide_sd.square()

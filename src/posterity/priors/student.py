@@ -5,7 +5,7 @@
 
 Expectation under q = N(m, s^2), accurate however wide q is: as log(1 + x) = int_0^inf (1 - exp(-t x)) exp(-t) / t dt,
     E log(1 + z^2 / c) = int_0^inf (1 - M(t)) exp(-t) / t dt,    M(t) = E exp(-t z^2 / c)  (priors.expectations)
-a trapezoidal sum in log t, the end t -> 0 a geometric series.
+a trapezoidal sum in log t that begins at 1e-8 / E z^2 (or 1e-8), what is below a geometric series.
 
 `scale` is the standard deviation, as for every prior, so df must exceed 2 (t's own scale is sd sqrt((df-2)/df)).
 Limit: df -> inf gives the Gaussian.
@@ -27,7 +27,7 @@ from posterity.priors.expectations import in_chunks
 from posterity.priors.location_scale import LocationScale
 from posterity.priors.scales import centre_of, sd_of
 
-STEP, FIRST, LAST = 0.35, -52, 11  # of log t: from 1e-8 to 47
+STEP, FIRST, LAST = 0.35, -52, 11  # of log t: from 1e-8 to 47; further down where weights are far out
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,12 @@ class FlatStudentT(LocationScale):
 
 def expected_log1p_square(mean: Tensor, sd: Tensor) -> Tensor:
     """E log(1 + w^2) (N,) for w ~ N(mean, sd^2)."""
-    t = (STEP * torch.arange(FIRST, LAST + 1, dtype=torch.float64)).exp().to(mean).unsqueeze(-1)
     square, variance = mean.square(), sd.square()
-    curb = 1 + 2 * t * variance
-    less = -torch.expm1(-0.5 * curb.log() - t * square / curb)
-    first_term = (square + variance) * math.exp(STEP * FIRST) / math.expm1(STEP)
+    largest = (square + variance).max().item() if mean.numel() else 1.0
+    # What is not finite stays so: the training says where.
+    first = FIRST - (math.ceil(math.log(largest) / STEP) if 1 < largest < math.inf else 0)
+    t = (STEP * torch.arange(first, LAST + 1, dtype=torch.float64)).exp().to(mean).unsqueeze(-1)
+    wide = 2 * t * variance
+    less = -torch.expm1(-0.5 * wide.log1p() - t * square / (1 + wide))
+    first_term = (square + variance) * math.exp(STEP * first) / math.expm1(STEP)
     return STEP * ((less * (-t).exp()).sum(0) + first_term)

@@ -38,6 +38,11 @@ class Averaging(Callback):
         else:
             self.average = AVERAGES[settings.averaging]()
         self.average.check(net.posterior)
+        if settings.average_restart and settings.optimizer == "ivon" and AVERAGES[settings.averaging] is HWA:
+            raise UsageError(
+                "IVON's standard deviations follow from its curvature, which a restart from HWA's does not change: "
+                "take average 'swa', or no average_restart"
+            )
         self.restart = settings.average_restart
         batches = math.ceil(num_data / settings.batch_size)
         self.every = settings.average_every or batches
