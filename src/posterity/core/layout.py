@@ -125,6 +125,7 @@ class Layout:
     def of(cls, model: nn.Module, select: Selection = None) -> Layout:
         """Layout of the weights of `model` that `select` names: patterns, a predicate, or all trainable ones."""
         chosen = select_parameters(model, select)
+        _refuse_changing(model, chosen)
         fans, kinds = _fans(model), _convolutions(model)
         plain = (1, False)
         return cls(tuple(Entry(n, tuple(p.shape), *fans[id(p)], *kinds.get(id(p), plain)) for n, p in chosen.items()))
@@ -151,6 +152,18 @@ def select_parameters(model: nn.Module, select: Selection = None) -> dict[str, n
     if len(kinds) > 1 or not next(iter(kinds))[0].is_floating_point:
         raise UsageError(f"Bayesian weights must share one real floating dtype and one device; found {kinds}")
     return chosen
+
+
+def _refuse_changing(model: nn.Module, chosen: Mapping[str, nn.Parameter]) -> None:
+    """Refuse weights that their own module changes in a pass."""
+    names = {id(parameter): name for name, parameter in chosen.items()}
+    for module in model.modules():
+        name = names.get(id(module._parameters.get("weight")))
+        if name is not None and getattr(module, "max_norm", None) is not None:
+            raise UsageError(
+                f"{name}: an embedding with max_norm changes its weights as it is used, which a weight sample does not "
+                "allow: leave out max_norm, or keep the embedding deterministic (select=)"
+            )
 
 
 def slots(model: nn.Module, parameters: Iterable[nn.Parameter]) -> list[list[tuple[nn.Module, str]]]:
