@@ -176,6 +176,6 @@ def test_vectors_and_tensors_that_do_not_fit():
 
 def test_an_embedding_that_changes_its_weights_is_refused_unless_it_stays_deterministic():
     model = nn.Sequential(nn.Embedding(3, 2, max_norm=1.0), nn.Linear(2, 2))
-    with pytest.raises(UsageError, match="0.weight: an embedding with max_norm"):
+    with pytest.raises(UsageError, match="an embedding with max_norm"):
         Layout.of(model)
     assert Layout.of(model, "1.*").num_weights == 6
