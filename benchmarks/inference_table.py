@@ -5,7 +5,9 @@
 Adam 1e-3, batch 100, Kaiming prior, rho -5, temperature 0.1, one weight sample in a step, 20 in the evaluation, seed 0.
 Each training is evaluated where it ended and by averages of its second half (every 50 steps): SWA, of the means alone,
 and HWA with the total covariance. `time` is that of a step over plain PyTorch's (eager, default Adam), both
-going through the training set, interleaved: median [quartiles]. Resumable: finished runs are not computed again.
+going through the training set, interleaved: median [quartiles]. The rate falls to 0 (cosine), which leaves averages
+little to take away: what they do at a constant rate is in docs/averaging.md. Resumable: finished runs are not computed
+again.
 """
 
 from __future__ import annotations

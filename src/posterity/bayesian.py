@@ -27,7 +27,7 @@ from posterity.posteriors.low_rank import DEFAULT_RANK
 from posterity.priors import Gaussian, Prior, PriorRule
 
 DEFAULT_RHO = -10.0  # source 000
-RELATIVE_DEVIATION = 0.1  # initial deviations of a low-rank posterior, times its sd: not 0, where their gradient is 0
+FIRST_DEVIATION = 0.1  # of a low-rank posterior, in units of its sd: not 0, where their gradient is 0
 SAMPLES_AT_A_TIME = 2**26  # weights drawn together in prediction: 256 MiB in single precision
 FEW_ROWS = 32  # below this a grouped convolution over all samples beats one convolution a sample (measured)
 
@@ -283,7 +283,7 @@ def _posterior(
     if kind == MeanField.kind:
         return MeanField(mean, rhos)
     noise = torch.randn(max(rank, 0), len(mean), generator=generator(seed, "deviations")).to(mean)
-    return LowRank(mean, rhos, RELATIVE_DEVIATION * nn.functional.softplus(rhos) * noise)
+    return LowRank(mean, rhos, FIRST_DEVIATION * noise)
 
 
 def _tensor(output: Any) -> Tensor:

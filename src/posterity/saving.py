@@ -25,7 +25,7 @@ from posterity.likelihoods import build_likelihood
 from posterity.posteriors import POSTERIORS
 from posterity.priors import PRIORS
 
-FORMAT, VERSION = "posterity-network", 2
+FORMAT, VERSION = "posterity-network", 3
 
 
 def describe(net: BayesianModule) -> dict[str, Any]:

@@ -75,7 +75,8 @@ def test_low_rank_is_equation_5(dtype):
     assert isinstance(q, LowRank)
     assert q.rank == RANK
     assert q.mean.dtype == q.deviations.dtype == dtype
-    covariance = torch.diag(q.own_sd**2) + q.deviations.T @ q.deviations / (RANK - 1)
+    deviations = q.own_sd * q.deviations
+    covariance = torch.diag(q.own_sd**2) + deviations.T @ deviations / (RANK - 1)
     tolerance = 1e-9 if dtype == torch.float64 else 2e-5
     np.testing.assert_allclose(covariance.detach().numpy(), equation_5(means), rtol=tolerance, atol=1e-7)
 

@@ -55,18 +55,18 @@ def test_gradient_equals_autograd(centre, samples, posterior, factor, few, monke
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 100.0])
 def test_low_rank_in_single_precision(size):
-    """Within 1e-4 of the entropy's 1 / s, also where M's eigenvalues are 1e7 apart: two deviations, `size` s, agree."""
+    """Also where M's eigenvalues are 1e7 apart, as two large deviations nearly agree."""
     torch.manual_seed(1)
     net = pt.bayesian(nn.Linear(4000, 5), posterior="low_rank", rank=4, rho=-4.0)
-    s = net.posterior.own_sd.mean().item()
     with torch.no_grad():
-        net.posterior.deviations.normal_(std=size * s)
-        net.posterior.deviations[3].normal_(std=0.01 * s).add_(net.posterior.deviations[2])
+        net.posterior.deviations.normal_(std=size)
+        net.posterior.deviations[3].normal_(std=0.01).add_(net.posterior.deviations[2])
     twin = copy.deepcopy(net).double()
     draw_with_kl(net)[1].backward()
     kl_divergence(twin.posterior, twin.prior).backward()
-    for ours, theirs in zip(net.posterior.parameters(), twin.posterior.parameters(), strict=True):
-        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-4, atol=1e-4 / s)
+    for (name, ours), theirs in zip(net.posterior.named_parameters(), twin.posterior.parameters(), strict=True):
+        atol = 1e-5 if name == "deviations" else 1e-4
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-4, atol=atol)
 
 
 def test_shapes_and_value_of_the_handle():

@@ -31,7 +31,8 @@ def prior_of(dtype=torch.float64, n=N, centred=True):
 def dense(q):
     """The definition, with an N x N matrix."""
     mean, rho, deviations = (p.double() for p in (q.mean, q.rho, q.deviations))
-    covariance = torch.diag(F.softplus(rho) ** 2) + deviations.T @ deviations / (len(deviations) - 1)
+    sd = torch.diag(F.softplus(rho))
+    covariance = sd @ (torch.eye(len(mean)).double() + deviations.T @ deviations / (len(deviations) - 1)) @ sd
     return MultivariateNormal(mean, covariance)
 
 
@@ -44,11 +45,11 @@ def test_sample_by_hand():
     q = LowRank(torch.tensor([1.0, -1.0]), rho_of(torch.tensor([0.5, 2.0])), deviations)
     noise = torch.tensor([2.0, -1.0, 1.0, -1.0, 0.5])  # own noise of two weights, then three shared numbers
     shared = torch.tensor([1 + 1.5, 2.0 - 4.0]) / math.sqrt(2)
-    expected = torch.tensor([1 + 1.0, -1 - 2.0]) + shared
+    expected = torch.tensor([1.0, -1.0]) + torch.tensor([0.5, 2.0]) * (torch.tensor([2.0, -1.0]) + shared)
     torch.testing.assert_close(q.sample(noise), expected)
     assert q.noise_size == 5
     assert q.rank == 3
-    torch.testing.assert_close(q.variance(), torch.tensor([0.25 + 5.0, 4 + 10.0]))
+    torch.testing.assert_close(q.variance(), torch.tensor([0.25 * 6, 4 * 11.0]))
 
 
 def test_density_entropy_and_variance_agree_with_torch():
@@ -56,7 +57,7 @@ def test_density_entropy_and_variance_agree_with_torch():
     weights = numbers(7, N, seed=5)
     for theirs in (
         dense(q),
-        LowRankMultivariateNormal(q.mean, q.deviations.T / math.sqrt(R - 1), F.softplus(q.rho) ** 2),
+        LowRankMultivariateNormal(q.mean, (q.own_sd * q.deviations).T / math.sqrt(R - 1), F.softplus(q.rho) ** 2),
     ):
         torch.testing.assert_close(q.log_density(weights), theirs.log_prob(weights))
         torch.testing.assert_close(q.log_density(weights[0]), theirs.log_prob(weights[0]))
@@ -131,7 +132,7 @@ def test_a_weights_share_is_that_of_its_marginal_plus_some_of_the_correlation():
 def test_shares_agree_with_the_integral():
     """By quadrature over t of a_i^T (I + t A A^T)^-1 a_i / 2."""
     q = low_rank()
-    scaled = (q.deviations / (q.own_sd * math.sqrt(R - 1))).detach()
+    scaled = (q.deviations / math.sqrt(R - 1)).detach()
     points, total = (torch.arange(4000).double() + 0.5) / 4000, torch.zeros(N).double()
     for t in points:
         inverse = torch.linalg.inv(torch.eye(R).double() + t * scaled @ scaled.T)
@@ -154,7 +155,7 @@ def test_shares_do_not_depend_on_the_order():
 
 def test_deviations_far_larger_than_the_sd_keep_single_precision_exact():
     """In single precision I + A A^T would not even be positive definite here."""
-    mean, rho, deviations = torch.zeros(2000), torch.full((2000,), -9.0), numbers(R, 2000).float()
+    mean, rho, deviations = torch.zeros(2000), torch.full((2000,), -9.0), 1e4 * numbers(R, 2000).float()
     deviations -= deviations.mean(0)  # as an average's are: they sum to zero
     q = LowRank(mean, rho, deviations)
     expected = LowRank(mean.double(), rho.double(), deviations.double())
@@ -169,6 +170,12 @@ def test_halved_is_equation_5():
     expected = torch.diag(variance) / 2 + deviations.T @ deviations / (2 * (R - 1))
     torch.testing.assert_close(dense(q).covariance_matrix, expected)
     torch.testing.assert_close(q.variance(), expected.diagonal())
+
+
+def test_halved_of_a_weight_that_never_moved():
+    q = LowRank.halved(torch.zeros(2), torch.tensor([0.0, 4.0]), torch.tensor([[0.0, 1.0], [0.0, -1.0]]))
+    assert torch.equal(q.deviations[:, 0], torch.zeros(2))
+    torch.testing.assert_close(q.variance(), torch.tensor([0.0, 2 + 1.0]))
 
 
 def test_overflow_gives_nan_not_an_exception():
@@ -200,8 +207,7 @@ def test_the_front_door_builds_it_from_the_seed():
     assert a.rank == 3
     assert torch.equal(a.deviations, b.deviations)
     assert not torch.equal(a.deviations, c.deviations)
-    ratio = a.deviations.detach().std() / F.softplus(torch.tensor(-2.0))
-    assert ratio == pytest.approx(0.1, rel=0.05)
+    assert a.deviations.detach().std() == pytest.approx(0.1, rel=0.05)
     assert pt.bayesian(model, posterior="low_rank").posterior.rank == 8
     relative = pt.bayesian(model, prior=2.0, posterior="low_rank", relative_sd=0.25, seed=0).posterior
     torch.testing.assert_close(relative.own_sd, torch.full((1020,), 0.5))

@@ -1,13 +1,15 @@
-"""Low rank: a Gaussian whose covariance is a diagonal plus a product of R deviations.
+"""Low rank: a Gaussian whose weights vary on their own and, by R deviations, together.
 
-    w = mean + s * eps + D^T z / sqrt(R - 1),    eps ~ N(0, I_N),  z ~ N(0, I_R),    s = softplus(rho)
-    Sigma = diag(s^2) + D^T D / (R - 1),    D (R, N)
+    w = mean + s * (eps + D^T z / sqrt(R - 1)),    eps ~ N(0, I_N),  z ~ N(0, I_R),    s = softplus(rho)
+    Sigma = diag(s) (I + D^T D / (R - 1)) diag(s),    D (R, N)
 
-With A = D / (s sqrt(R - 1)), M = I + A A^T (R, R) and u = (w - mean) / s, by the matrix determinant lemma and Woodbury:
+The deviations D are in units of s: one rate then suits them whatever a layer's scale is, and in training they neither
+drown the weights' own spread nor vanish beside it. With A = D / sqrt(R - 1), M = I + A A^T (R, R) and
+u = (w - mean) / s, by the matrix determinant lemma and Woodbury:
     log det Sigma = 2 sum_i log s_i + log det M
     (w - mean)^T Sigma^-1 (w - mean) = |u|^2 - (A u)^T M^-1 (A u)
-so that nothing larger than (R, R) is ever factored. M is made in double precision: where deviations are much larger
-than s, its smallest eigenvalue, which is 1, would drown in the rounding of the largest.
+so that nothing larger than (R, R) is ever factored. M is made in double precision: where deviations are large, its
+smallest eigenvalue, which is at least 1, would drown in the rounding of the largest.
 
 Weight i's share of (log det M) / 2, with M = I + Q diag(l) Q^T and its column a_i of A:
     share_i = 1/2 a_i^T [ integral over t in 0..1 of (I + t A A^T)^-1 ] a_i = 1/2 sum_k (q_k^T a_i)^2 log(1 + l_k) / l_k
@@ -35,7 +37,7 @@ BLOCK = 2**13  # weights at a time in double precision: with 8 deviations 512 Ki
 
 
 class LowRank(Posterior):
-    """A Gaussian with mean (N,), free scale parameters `rho` (N,) and `deviations` D (R, N), R at least 2."""
+    """A Gaussian with mean (N,), free scale parameters `rho` (N,) and `deviations` D (R, N) in units of s."""
 
     kind = "low_rank"
 
@@ -55,8 +57,9 @@ class LowRank(Posterior):
     @classmethod
     def halved(cls, mean: Tensor, variance: Tensor, deviations: Tensor) -> LowRank:
         """Source 003's eq. 5: Sigma = diag(`variance`) / 2 + D^T D / (2 (R - 1))."""
-        half = math.sqrt(0.5)
-        return cls(mean, rho_of(half * variance.sqrt()), half * deviations)
+        sd = variance.sqrt()
+        # A weight that never moved has neither.
+        return cls(mean, rho_of(math.sqrt(0.5) * sd), torch.where(sd > 0, deviations / sd, 0))
 
     @property
     def rank(self) -> int:
@@ -79,15 +82,15 @@ class LowRank(Posterior):
         return self.variance().sqrt()
 
     def variance(self) -> Tensor:
-        """s^2 + sum_r D_r^2 / (R - 1) (N,)."""
+        """s^2 (1 + sum_r D_r^2 / (R - 1)) (N,)."""
         squares: Tensor = _SumOfSquares.apply(self.deviations)  # type: ignore[no-untyped-call]
-        return self.own_sd.square() + squares / (self.rank - 1)
+        return self.own_sd.square() * (1 + squares / (self.rank - 1))
 
     def sample(self, noise: Tensor) -> Tensor:
         """Weights (S, N) for standard normal `noise` (S, N + R)."""
         own, shared = noise.split([self.num_weights, self.rank], dim=-1)
         together = torch.matmul(shared, self.deviations) / math.sqrt(self.rank - 1)
-        return torch.addcmul(self.mean, self.own_sd, own) + together
+        return torch.addcmul(self.mean, self.own_sd, own + together)
 
     def log_density(self, weights: Tensor) -> Tensor:
         """log q(w) (S,)."""
@@ -106,7 +109,7 @@ class LowRank(Posterior):
 
     def half_log_det(self) -> Tensor:
         """(log det M) / 2: what the deviations add to the entropy, in nats."""
-        value: Tensor = _HalfLogDet.apply(self.deviations, self.own_sd)  # type: ignore[no-untyped-call]
+        value: Tensor = _HalfLogDet.apply(self.deviations)  # type: ignore[no-untyped-call]
         return value
 
     @torch.no_grad()
@@ -123,7 +126,7 @@ class LowRank(Posterior):
 
     def _scaled(self) -> Tensor:
         """A (R, N), in double precision."""
-        return _scale(self.deviations, self.own_sd)
+        return self.deviations.double() / math.sqrt(self.rank - 1)
 
     @classmethod
     def empty(cls, num_weights: int, *, rank: int = DEFAULT_RANK, **options: Any) -> LowRank:
@@ -158,46 +161,29 @@ class _SumOfSquares(torch.autograd.Function):
 
 
 class _HalfLogDet(torch.autograd.Function):
-    """(D, s) -> (log det M) / 2, block by block of the weights so that double precision stays in the cache.
-
-    d/dD = M^-1 A / (s sqrt(R - 1)),    d/ds = -sum_r A_r (M^-1 A)_r / s
-    """
+    """D -> (log det M) / 2,    d/dD = M^-1 A / sqrt(R - 1) = M^-1 D / (R - 1)."""
 
     @staticmethod
-    def forward(ctx: Any, deviations: Tensor, sd: Tensor) -> Tensor:
-        factor = capacitance(deviations, sd)
-        ctx.save_for_backward(deviations, sd, factor)
-        return _half_log_det(factor).to(sd.dtype)
+    def forward(ctx: Any, deviations: Tensor) -> Tensor:
+        factor = capacitance(deviations)
+        ctx.save_for_backward(deviations, factor)
+        return _half_log_det(factor).to(deviations.dtype)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        deviations, sd, factor = ctx.saved_tensors
-        inverse = torch.cholesky_inverse(factor) * grad
-        to_deviations, to_sd = torch.empty_like(deviations), torch.empty_like(sd)
-        size = math.sqrt(len(deviations) - 1)
-        vectors = (t.split(BLOCK, dim=-1) for t in (deviations, sd, to_deviations, to_sd))
-        for block, part, out, out_sd in zip(*vectors, strict=True):
-            scaled = _scale(block, part)
-            pulled = torch.matmul(inverse, scaled)
-            out_sd.copy_((scaled * pulled).sum(0).div_(part).neg_())
-            out.copy_(pulled.div_(part.double() * size))
-        return to_deviations, to_sd
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        deviations, factor = ctx.saved_tensors
+        pull = torch.cholesky_inverse(factor) * (grad / (len(deviations) - 1))
+        return torch.matmul(pull.to(deviations), deviations)
 
 
-def capacitance(deviations: Tensor, sd: Tensor) -> Tensor:
-    """L (R, R), double precision, with L L^T = M = I + A A^T."""
-    gram = torch.zeros(len(deviations), len(deviations), dtype=torch.float64, device=sd.device)
-    for block, part in zip(deviations.split(BLOCK, dim=1), sd.split(BLOCK), strict=True):
-        # Rounding of A's elements is independent and averages out; that of their sums does not.
-        scaled = (block / (part * math.sqrt(len(deviations) - 1))).double()
-        gram.addmm_(scaled, scaled.T)
-    return _cholesky(gram)
-
-
-def _scale(deviations: Tensor, sd: Tensor) -> Tensor:
-    """A = D / (s sqrt(R - 1)), in double precision."""
-    return deviations.double() * (sd.double() * math.sqrt(len(deviations) - 1)).reciprocal()
+def capacitance(deviations: Tensor) -> Tensor:
+    """L (R, R) with L L^T = M, in double precision, block by block of the weights so that it stays in the cache."""
+    gram = torch.zeros(len(deviations), len(deviations), dtype=torch.float64, device=deviations.device)
+    for block in deviations.split(BLOCK, dim=1):
+        double = block.double()
+        gram.addmm_(double, double.T)
+    return _cholesky(gram / (len(deviations) - 1))
 
 
 def _cholesky(gram: Tensor) -> Tensor:

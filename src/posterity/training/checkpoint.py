@@ -25,7 +25,7 @@ from safetensors.torch import save_file
 from posterity.core.errors import CorruptFileError, PosterityError
 from posterity.training.tree import pack, unpack
 
-FORMAT, VERSION = "posterity-checkpoint", 1
+FORMAT, VERSION = "posterity-checkpoint", 2
 KEPT = 2
 NAME = re.compile(r"step-(\d{8,})(-final)?")
 
