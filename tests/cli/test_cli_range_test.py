@@ -1,5 +1,4 @@
 from conftest import TINY
-
 from posterity.report import rate_curve
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -108,8 +108,8 @@ def reliability_diagram(networks: Mapping[str, Reliability]) -> Figure:
     grid = figure.subplots(2, columns, squeeze=False, sharex=True, sharey="row", height_ratios=(5, 1))
     for column, (label, table) in enumerate(networks.items()):
         upper, lower = grid[:, column]
-        _calm(upper)
-        _calm(lower)
+        calm(upper)
+        calm(lower)
         _draw_reliability(upper, table)
         upper.set_title(label, fontsize=11, color=INK)
         edges, counts = _numbers(table.edges), _numbers(table.counts)
@@ -251,15 +251,15 @@ def _row(columns: int, *, width: float, height: float, share: bool = False) -> t
     grid = figure.subplots(1, columns, squeeze=False, sharex=share, sharey=share)
     all_axes = list(grid[0])
     for axes in all_axes:
-        _calm(axes)
+        calm(axes)
     return figure, all_axes
 
 
-def _calm(axes: Axes) -> None:
-    """No box, a faint horizontal grid behind the data, quiet ticks."""
+def calm(axes: Axes, *, grid: Literal["x", "y"] = "y") -> None:
+    """No box, a faint grid behind the data across the `grid` axis, quiet ticks."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(FAINT)
-    axes.grid(axis="y", color=FAINT, linewidth=0.6)
+    axes.grid(axis=grid, color=FAINT, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(colors=INK, length=0, labelsize=9)
 

@@ -11,7 +11,7 @@ two medians. The sd is that of differences of neighbours, robustly, divided by s
 It breaks when the loss is not finite, or the median of the last few exceeds the best such median by more than the fall,
 a tenth of its size, and what noise can do. What is looked at is the nll, which tells whether anything is learnt: the
 KL, often by far the greater part of the loss, falls most at rates that only let the standard deviations grow (with
-Langevin dynamics it rises). Where the standard deviations move alone it is the whole loss. The network is left as it was.
+Langevin dynamics it rises). Where the standard deviations move alone it is the whole loss. The network stays as it was.
 """
 
 from __future__ import annotations
@@ -173,5 +173,5 @@ def suggest(rates: Sequence[float], losses: Sequence[float], diverged: float | N
 
 
 def _scatter(losses: Sequence[float]) -> float:
-    """The sd of single losses, from the differences of neighbours: so that a trend, or a few wild ones, hardly count."""
+    """The sd of single losses, from the differences of neighbours: a trend, or a few wild ones, hardly count."""
     return 1.4826 / math.sqrt(2) * median(abs(b - a) for a, b in pairwise(losses))
