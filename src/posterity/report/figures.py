@@ -34,12 +34,13 @@ HISTOGRAM_BINS = 20
 BAND_SDS = 2.0
 
 Array = NDArray[np.float64]
+AVERAGE = "average, validation"
 # A panel of `training_curves`: its label and the keys that it draws, with their names in the legend.
 Panel = tuple[str, dict[str, str]]
-NLL: Panel = ("nll per datum (nats)", {"nll": "train", "val_nll": "validation"})
+NLL: Panel = ("nll per datum (nats)", {"nll": "train", "val_nll": "validation", "val_average_nll": AVERAGE})
 KL: Panel = ("kl, all weights (nats)", {"kl": "kl"})
-ACCURACY: Panel = ("accuracy", {"accuracy": "train", "val_accuracy": "validation"})
-RMSE: Panel = ("rmse (units of y)", {"rmse": "train", "val_rmse": "validation"})
+ACCURACY: Panel = ("accuracy", {"accuracy": "train", "val_accuracy": "validation", "val_average_accuracy": AVERAGE})
+RMSE: Panel = ("rmse", {"rmse": "train", "val_rmse": "validation", "val_average_rmse": AVERAGE})
 MOMENTUM = "momentum mu"
 TUNING: tuple[Panel, ...] = (
     ("squared gradient norm", {"h_max": "h_max", "h_min": "h_min"}),
@@ -50,10 +51,18 @@ TUNING: tuple[Panel, ...] = (
 )
 
 
-def training_curves(history: Sequence[Mapping[str, float]]) -> Figure:
-    """nll, kl, and accuracy or rmse, by epoch (or step); keys missing from records are skipped."""
+def training_curves(
+    history: Sequence[Mapping[str, float]], *, standardised: bool = False, point: bool = False
+) -> Figure:
+    """nll, kl, and accuracy or rmse, by epoch (or step); keys missing from records are skipped.
+
+    The labels say so where nll and rmse are of `standardised` targets, and where a `point` has no kl but a -log prior.
+    """
     recorded = {key for record in history for key in record}
-    panels = [panel for panel in (NLL, KL, ACCURACY, RMSE) if recorded & panel[1].keys()]
+    names = {KL[0]: "-log prior, all weights (nats)"} if point else {}
+    if standardised:
+        names |= {NLL[0]: "nll per standardised datum (nats)", RMSE[0]: "rmse (standardised)"}
+    panels = [(names.get(label, label), keys) for label, keys in (NLL, KL, ACCURACY, RMSE) if recorded & keys.keys()]
     if not panels:
         raise UsageError(
             f"history has {len(history)} records with keys {sorted(recorded)}: nothing to draw; "
