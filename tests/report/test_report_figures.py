@@ -57,8 +57,8 @@ def test_training_curves_show_the_average_and_say_what_they_are_of():
     history = [record, {**record, "epoch": 2, "val_average_nll": 2.2, "val_average_rmse": 0.55}]
     nll, kl, rmse = training_curves(history).axes
     assert [axes.get_ylabel() for axes in (nll, kl, rmse)] == ["nll per datum (nats)", "kl, all weights (nats)", "rmse"]
-    assert lines(nll)["average, validation"] == ([2], [2.2])
-    assert lines(rmse)["average, validation"] == ([2], [0.55])
+    assert lines(nll)["average"] == ([2], [2.2])
+    assert lines(rmse)["average"] == ([2], [0.55])
     labels = [axes.get_ylabel() for axes in training_curves(history, standardised=True, point=True).axes]
     assert labels == ["nll per standardised datum (nats)", "-log prior, all weights (nats)", "rmse (standardised)"]
 

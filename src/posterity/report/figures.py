@@ -34,7 +34,7 @@ HISTOGRAM_BINS = 20
 BAND_SDS = 2.0
 
 Array = NDArray[np.float64]
-AVERAGE = "average, validation"
+AVERAGE = "average"
 # A panel of `training_curves`: its label and the keys that it draws, with their names in the legend.
 Panel = tuple[str, dict[str, str]]
 NLL: Panel = ("nll per datum (nats)", {"nll": "train", "val_nll": "validation", "val_average_nll": AVERAGE})
@@ -180,33 +180,6 @@ def regression_band(
     axes.plot(*points, linestyle="", marker="o", markersize=3, color=INK, alpha=0.7, label="data")
     axes.set(xlabel="x", ylabel="y")
     axes.margins(x=0)
-    _legend_above(axes)
-    return figure
-
-
-def rate_curve(
-    rates: Sequence[float],
-    losses: Sequence[float],
-    smoothed: Sequence[float],
-    suggestion: float | None,
-    *,
-    label: str,
-    diverged: float | None = None,
-    title: str = "",
-) -> Figure:
-    """A range test: what `label` says by learning rate, smoothed, with the suggested rate marked, if there is one."""
-    figure, (axes,) = _row(1, width=6.2, height=3.8)
-    axes.plot(rates, losses, color=SKY, linewidth=1, alpha=0.6, label="each batch")
-    axes.plot(rates, smoothed, color=BLUE, linewidth=2, label="smoothed")
-    if suggestion is not None:
-        axes.axvline(suggestion, color=ORANGE, linewidth=1.5, linestyle="--", label=f"suggested: {suggestion:.2g}")
-    calm = [loss for rate, loss in zip(rates, losses, strict=True) if diverged is None or rate < diverged] or losses
-    margin = 0.05 * (max(calm) - min(calm)) + 1e-9
-    axes.set_ylim(min(calm) - margin, max(calm) + margin)
-    axes.set_xscale("log")
-    axes.set_xlabel("learning rate")
-    axes.set_ylabel(label)
-    axes.set_title(title, fontsize=11, color=INK, pad=24)
     _legend_above(axes)
     return figure
 
