@@ -52,6 +52,27 @@ def test_training_curves_hold_the_history():
     assert "nats" in kl.get_ylabel()
 
 
+def test_training_curves_show_the_average_and_say_what_they_are_of():
+    record = {"epoch": 1, "nll": 2.0, "kl": 3.0, "rmse": 0.5, "val_nll": 2.5, "val_rmse": 0.6}
+    history = [record, {**record, "epoch": 2, "val_average_nll": 2.2, "val_average_rmse": 0.55}]
+    nll, kl, rmse = training_curves(history).axes
+    assert [axes.get_ylabel() for axes in (nll, kl, rmse)] == ["nll per datum (nats)", "kl, all weights (nats)", "rmse"]
+    assert lines(nll)["average"] == ([2], [2.2])
+    assert lines(rmse)["average"] == ([2], [0.55])
+    labels = [axes.get_ylabel() for axes in training_curves(history, standardised=True, point=True).axes]
+    assert labels == ["nll per standardised datum (nats)", "-log prior, all weights (nats)", "rmse (standardised)"]
+
+
+def test_a_runs_figure_is_labelled_by_its_task_and_posterior(cli, monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr("posterity.report.run_figures.save", lambda figure, place: seen.append(figure))
+    common = ("train", "--dataset", "gap", "--model", "mlp", "--hidden", "8", "--epochs", "1", "--quiet")
+    outcome = cli(*common, "--posterior", "point", "--out", tmp_path / "run")
+    assert outcome.code == 0, outcome.err
+    labels = [axes.get_ylabel() for axes in seen[0].axes]
+    assert labels == ["nll per standardised datum (nats)", "-log prior, all weights (nats)", "rmse (standardised)"]
+
+
 def test_training_curves_tolerate_missing_keys():
     rmse_last = training_curves([{"step": 5, "nll": 1.0}, {"step": 10, "nll": 0.5, "val_rmse": 3.0}])
     nll, rmse = rmse_last.axes

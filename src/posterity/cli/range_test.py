@@ -12,13 +12,16 @@ from posterity.cli.output import note, print_json
 from posterity.cli.train import configure, parse, run_options, set_options
 from posterity.experiments.build import build_data, build_network
 from posterity.report import rate_curve, save
-from posterity.training import range_test
+from posterity.training import RangeTest, range_test
+
+LABELS = {"nll": "nll per datum (nats)", "loss": "negative ELBO per datum (nats)"}
+EARLY = 100.0  # times --low: before it there are too few steps to fall
 
 
 def range_test_command(**options: Any) -> None:
     """Find a learning rate: raise it exponentially from --low to --high and see where the loss falls and breaks.
 
-    Example: posterity range-test --dataset digits --model lenet5 --figure range.png
+    Example: posterity range-test --dataset digits --model lenet5 --temperature 0.1 --figure range.png
     """
     group, low, high, steps = (options.pop(name) for name in ("group", "low", "high", "steps"))
     figure: Path = options.pop("figure")
@@ -29,13 +32,34 @@ def range_test_command(**options: Any) -> None:
     net = build_network(run, parts.train)
     result = range_test(net, parts.train, group=group, low=low, high=high, steps=steps, **run.settings())
     title = f"{run.model} on {run.dataset}, {run.optimizer}, group: {group}"
-    save(rate_curve(result.rates, result.losses, result.smoothed, result.suggestion, title), figure)
+    curve = rate_curve(
+        result.rates,
+        result.losses,
+        result.smoothed,
+        result.suggestion,
+        label=LABELS[result.measure],
+        diverged=result.diverged,
+        title=title,
+    )
+    save(curve, figure)
     if as_json:
         print_json(vars(result))
         return
-    broke = "" if result.diverged is None else f"; it diverged at {result.diverged:.2g}"
-    print(f"suggested learning rate: {result.suggestion:.2g}{broke}")
+    print(_verdict(result, low, high))
     note(f"figure: {figure}")
+
+
+def _verdict(result: RangeTest, low: float, high: float) -> str:
+    broke = "" if result.diverged is None else f"; it diverged at {result.diverged:.2g}"
+    if result.suggestion is not None:
+        return f"suggested learning rate: {result.suggestion:.2g}{broke}"
+    attempts = ["a lower --temperature", "a larger --batch-size", "more --steps"]
+    if result.diverged is None:
+        attempts.insert(0, "a higher --high")
+    elif result.diverged < EARLY * low:
+        attempts.insert(0, "a lower --low")
+    hint = f"{', '.join(attempts[:-1])} or {attempts[-1]}"
+    return f"no clear fall of the {result.measure} between {low:.2g} and {high:.2g}{broke}: try {hint}"
 
 
 def _options() -> list[inspect.Parameter]:

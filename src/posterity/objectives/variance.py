@@ -1,6 +1,7 @@
 """How noisy the gradient is, and what a draw of it costs, by estimator of the pass and by kind of gradient.
 
     variance = trace of the gradient's covariance over draws, on one batch, at fixed weights, by group (mean, sd)
+    norm     = sqrt(|average of the draws|^2 - variance / draws), or 0: of the expected gradient, without that bias
 
 The batch is fixed, so that the noise of minibatches is not in it. Averaging S draws divides the variance by S and
 multiplies the time by S: the kind with the smallest product of the two is the best.
@@ -9,28 +10,29 @@ multiplies the time by S: the kind with the smallest product of the two is the b
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from posterity.bayesian import BayesianModule
-from posterity.core.errors import UsageError
+from posterity.core.errors import UsageError, unknown_name
 from posterity.core.randomness import NoiseSource, derive
-from posterity.estimators import ESTIMATORS, SAMPLE
+from posterity.estimators import ESTIMATORS
 from posterity.likelihoods import Likelihood
 from posterity.objectives.baseline import LEAVE_ONE_OUT
-from posterity.objectives.divergence import has_kl
 from posterity.objectives.elbo import negative_elbo
-from posterity.objectives.estimate import ANALYTIC, GRADIENTS, SCORE
+from posterity.objectives.estimate import GRADIENTS, SCORE
 
 
 @dataclass(frozen=True)
 class GradientVariance:
-    """Variance of the gradient by group, norm of its mean, and seconds for a draw (the median)."""
+    """Variance of the gradient by group, norm of its expectation, and seconds for a draw (the median)."""
 
     estimator: str
     gradient: str
@@ -69,39 +71,44 @@ def gradient_variance(
 ) -> list[GradientVariance]:
     """The variance of each kind of gradient on the batch `x`, `y`; the network is left as it was.
 
+    Kinds that this network does not have are left out; if none is left, the first's error is raised.
     With `samples` of 2 or more the score is also measured with its leave-one-out baseline.
     """
     if draws < 2:
         raise UsageError(f"a variance takes at least 2 draws, not {draws}")
     options = {"num_data": num_data, "samples": samples, "temperature": temperature, "kl_weight": kl_weight}
+    if not net.posterior.random:
+        raise UsageError(f"a {net.posterior.kind} posterior's gradient has no variance from its weights")
     found: list[GradientVariance] = []
-    for estimator, gradient, baseline in _kinds(net, list(estimators), list(gradients), samples):
+    refused: list[UsageError] = []
+    for estimator, gradient, baseline in _kinds(list(estimators), list(gradients), samples):
         copied, observed = copy.deepcopy((net, likelihood))
         copied.noise_source = NoiseSource(derive(seed, "gradient variance"))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(seed, "modules"))
-            chosen = {"estimator": estimator, "gradient": gradient, "baseline": baseline}
-            variance, norm, seconds = _measure(copied, observed, x, y, draws, **options, **chosen)
+        chosen = {"estimator": estimator, "gradient": gradient, "baseline": baseline}
+        try:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(derive(seed, "modules"))
+                variance, norm, seconds = _measure(copied, observed, x, y, draws, **options, **chosen)
+        except UsageError as error:  # a kind that this network does not have
+            refused.append(error)
+            continue
         relative = seconds / found[0].seconds if found else 1.0
         found.append(GradientVariance(estimator, gradient, baseline, variance, norm, seconds, relative))
+    if not found and refused:
+        raise refused[0]
     return found
 
 
-def _kinds(
-    net: BayesianModule, estimators: list[str], gradients: list[str], samples: int
-) -> list[tuple[str, str, str | None]]:
-    if not net.posterior.random:
-        raise UsageError(f"a {net.posterior.kind} posterior's gradient has no variance from its weights")
+def _kinds(estimators: list[str], gradients: list[str], samples: int) -> list[tuple[str, str, str | None]]:
+    for kind, names, known in (("estimator", estimators, ESTIMATORS), ("gradient", gradients, GRADIENTS)):
+        for name in names:
+            if name not in known:
+                raise unknown_name(kind, name, known)
     kinds: list[tuple[str, str, str | None]] = []
-    for estimator in estimators:
-        for gradient in gradients:
-            if (gradient == SCORE and estimator != SAMPLE) or (
-                gradient == ANALYTIC and not has_kl(net.posterior, net.prior)
-            ):
-                continue
-            kinds.append((estimator, gradient, None))
-            if gradient == SCORE and samples > 1:
-                kinds.append((estimator, gradient, LEAVE_ONE_OUT))
+    for estimator, gradient in product(estimators, gradients):
+        kinds.append((estimator, gradient, None))
+        if gradient == SCORE and samples > 1:
+            kinds.append((estimator, gradient, LEAVE_ONE_OUT))
     return kinds
 
 
@@ -128,4 +135,5 @@ def _measure(
             mean[name] = mean[name] + change / number
             squares[name] += (change * (gradient - mean[name])).sum().item()
     variance = {name: square / (draws - 1) for name, square in squares.items()}
-    return variance, {name: value.norm().item() for name, value in mean.items()}, sorted(seconds)[len(seconds) // 2]
+    norm = {n: math.sqrt(max(0.0, m.square().sum().item() - variance[n] / draws)) for n, m in mean.items()}
+    return variance, norm, sorted(seconds)[len(seconds) // 2]

@@ -2,7 +2,6 @@
 
 from posterity.report.figures import (
     confidence_histograms,
-    rate_curve,
     regression_band,
     reliability_diagram,
     save,
@@ -10,6 +9,7 @@ from posterity.report.figures import (
     tuning_curves,
 )
 from posterity.report.penalty_figure import penalty_figure
+from posterity.report.range_figure import rate_curve
 from posterity.report.run_figures import write_evaluation_figures, write_training_figure
 from posterity.report.variance_figure import variance_bars
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -34,12 +34,13 @@ HISTOGRAM_BINS = 20
 BAND_SDS = 2.0
 
 Array = NDArray[np.float64]
+AVERAGE = "average"
 # A panel of `training_curves`: its label and the keys that it draws, with their names in the legend.
 Panel = tuple[str, dict[str, str]]
-NLL: Panel = ("nll per datum (nats)", {"nll": "train", "val_nll": "validation"})
+NLL: Panel = ("nll per datum (nats)", {"nll": "train", "val_nll": "validation", "val_average_nll": AVERAGE})
 KL: Panel = ("kl, all weights (nats)", {"kl": "kl"})
-ACCURACY: Panel = ("accuracy", {"accuracy": "train", "val_accuracy": "validation"})
-RMSE: Panel = ("rmse (units of y)", {"rmse": "train", "val_rmse": "validation"})
+ACCURACY: Panel = ("accuracy", {"accuracy": "train", "val_accuracy": "validation", "val_average_accuracy": AVERAGE})
+RMSE: Panel = ("rmse", {"rmse": "train", "val_rmse": "validation", "val_average_rmse": AVERAGE})
 MOMENTUM = "momentum mu"
 TUNING: tuple[Panel, ...] = (
     ("squared gradient norm", {"h_max": "h_max", "h_min": "h_min"}),
@@ -50,10 +51,18 @@ TUNING: tuple[Panel, ...] = (
 )
 
 
-def training_curves(history: Sequence[Mapping[str, float]]) -> Figure:
-    """nll, kl, and accuracy or rmse, by epoch (or step); keys missing from records are skipped."""
+def training_curves(
+    history: Sequence[Mapping[str, float]], *, standardised: bool = False, point: bool = False
+) -> Figure:
+    """nll, kl, and accuracy or rmse, by epoch (or step); keys missing from records are skipped.
+
+    The labels say so where nll and rmse are of `standardised` targets, and where a `point` has no kl but a -log prior.
+    """
     recorded = {key for record in history for key in record}
-    panels = [panel for panel in (NLL, KL, ACCURACY, RMSE) if recorded & panel[1].keys()]
+    names = {KL[0]: "-log prior, all weights (nats)"} if point else {}
+    if standardised:
+        names |= {NLL[0]: "nll per standardised datum (nats)", RMSE[0]: "rmse (standardised)"}
+    panels = [(names.get(label, label), keys) for label, keys in (NLL, KL, ACCURACY, RMSE) if recorded & keys.keys()]
     if not panels:
         raise UsageError(
             f"history has {len(history)} records with keys {sorted(recorded)}: nothing to draw; "
@@ -108,8 +117,8 @@ def reliability_diagram(networks: Mapping[str, Reliability]) -> Figure:
     grid = figure.subplots(2, columns, squeeze=False, sharex=True, sharey="row", height_ratios=(5, 1))
     for column, (label, table) in enumerate(networks.items()):
         upper, lower = grid[:, column]
-        _calm(upper)
-        _calm(lower)
+        calm(upper)
+        calm(lower)
         _draw_reliability(upper, table)
         upper.set_title(label, fontsize=11, color=INK)
         edges, counts = _numbers(table.edges), _numbers(table.counts)
@@ -175,24 +184,6 @@ def regression_band(
     return figure
 
 
-def rate_curve(
-    rates: Sequence[float], losses: Sequence[float], smoothed: Sequence[float], suggestion: float, title: str = ""
-) -> Figure:
-    """A range test: loss by learning rate, smoothed, with the suggested rate marked."""
-    figure, (axes,) = _row(1, width=6.2, height=3.8)
-    axes.plot(rates, losses, color=SKY, linewidth=1, alpha=0.6, label="loss")
-    axes.plot(rates, smoothed, color=BLUE, linewidth=2, label="smoothed")
-    axes.axvline(suggestion, color=ORANGE, linewidth=1.5, linestyle="--", label=f"suggested: {suggestion:.2g}")
-    low, high = min(smoothed), max(smoothed[: max(3, len(smoothed) // 2)])
-    axes.set_ylim(low - 0.1 * (high - low), high + 0.5 * (high - low) + 1e-9)
-    axes.set_xscale("log")
-    axes.set_xlabel("learning rate")
-    axes.set_ylabel("negative ELBO per datum (nats)")
-    axes.set_title(title, fontsize=11, color=INK, pad=24)
-    _legend_above(axes)
-    return figure
-
-
 def save(figure: Figure, path: str | Path) -> None:
     """Write `figure` as a PNG of 150 dots an inch, making the folder if need be."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -242,15 +233,15 @@ def _row(columns: int, *, width: float, height: float, share: bool = False) -> t
     grid = figure.subplots(1, columns, squeeze=False, sharex=share, sharey=share)
     all_axes = list(grid[0])
     for axes in all_axes:
-        _calm(axes)
+        calm(axes)
     return figure, all_axes
 
 
-def _calm(axes: Axes) -> None:
-    """No box, a faint horizontal grid behind the data, quiet ticks."""
+def calm(axes: Axes, *, grid: Literal["x", "y"] = "y") -> None:
+    """No box, a faint grid behind the data across the `grid` axis, quiet ticks."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(FAINT)
-    axes.grid(axis="y", color=FAINT, linewidth=0.6)
+    axes.grid(axis=grid, color=FAINT, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(colors=INK, length=0, labelsize=9)
 

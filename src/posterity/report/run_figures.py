@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from posterity.experiments import Evaluation
+from posterity.experiments import Evaluation, Run
 from posterity.metrics import reliability
 from posterity.report.figures import confidence_histograms, reliability_diagram, save, training_curves, tuning_curves
 from posterity.training.history import Record, read_history
@@ -16,7 +16,11 @@ from posterity.training.history import Record, read_history
 def write_training_figure(run_path: Path) -> Path:
     """Curves of nll, kl and accuracy or rmse by epoch; where YellowFin was at work, of its tuning, too."""
     place, history = run_path / "figures" / "training.png", read_history(run_path / "history.jsonl")
-    save(training_curves(history), place)
+    config = run_path / "config.toml"
+    # A run standardises the targets of a regression; classes it does not.
+    standardised = any("rmse" in record for record in history)
+    point = config.exists() and Run.read(config).posterior == "point"
+    save(training_curves(history, standardised=standardised, point=point), place)
     for name, records in _tunings(history).items():
         save(tuning_curves(records), place.with_name(name))
     return place

@@ -1,16 +1,27 @@
 """Learning-rate range test (Smith 2017): raise the rate exponentially, and see where the loss falls and breaks.
 
-    lr_i = low (high / low)^(i / (steps - 1)),    smoothed_i = bias-corrected moving average of the loss
+    lr_i = low (high / low)^(i / (steps - 1))
+    smoothed_i = median of the losses within a twentieth of the steps on either side of i (a window of w losses)
+    fall = median of the first w losses - least smoothed,    noise = 1.25 sqrt(2 / w) sd of single losses
 
-It stops when the smoothed loss exceeds DIVERGED times its range above the best, or is not finite. The suggestion
-is the rate at which the smoothed loss falls most steeply in log(lr). The network is left as it was.
+The suggestion is the rate at which half of the fall is done (where a sigmoid is steepest), and at most a quarter of the
+rate at which it broke. There is none unless the fall exceeds CLEAR times the noise, which is that of the difference of
+two medians. The sd is that of differences of neighbours, robustly, divided by sqrt(2).
+
+It breaks when the loss is not finite, or the median of the last few exceeds the best such median by more than the fall,
+a tenth of its size, and what noise can do. What is looked at is the nll, which tells whether anything is learnt: the
+KL, often by far the greater part of the loss, falls most at rates that only let the standard deviations grow (with
+Langevin dynamics it rises). Where the standard deviations move alone it is the whole loss. The network stays as it was.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import torch
@@ -22,11 +33,14 @@ from posterity.objectives import Loss
 from posterity.objectives.tempering import as_rule
 from posterity.training.callbacks import Callback
 from posterity.training.fit import Data, as_dataset, check_fit, default_likelihood
+from posterity.training.groups import SD
 from posterity.training.loop import Training
 from posterity.training.settings import Settings
 
-DIVERGED = 1.0
-SMOOTHING = 0.9
+CLEAR = 5.0
+BREAK = 10.0  # in sds of single losses
+LAST = 5  # losses in the median that tells a break
+MARGIN = 4.0  # between the suggestion and the break
 # The test sets the rate itself, and every group steps.
 PLAIN: dict[str, Any] = {
     "schedule": "constant",
@@ -40,13 +54,17 @@ PLAIN: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class RangeTest:
-    """Rates tried, losses seen, and the rate to take; `diverged` is the rate at which it broke, if it did."""
+    """Rates tried, losses seen (`measure` says which), and the rate to take, None if no fall is clear.
+
+    `measure` is "nll", or "loss" for the whole of it; `diverged` is the rate at which it broke, if it did.
+    """
 
     group: str
+    measure: str
     rates: list[float]
     losses: list[float]
     smoothed: list[float]
-    suggestion: float
+    suggestion: float | None
     diverged: float | None
 
 
@@ -82,37 +100,38 @@ def range_test(
 
 
 def _run(training: Training, group: str, rates: list[float]) -> RangeTest:
-    losses: list[float] = []
-    smoothed: list[float] = []
-    average, broke = 0.0, None
     indices = _endless(training)
-    watch = _LossWatch()
+    watch = _LossWatch("loss" if group == SD else "nll")
     training.callbacks.append(watch)
-    for number, rate in enumerate(rates, start=1):
+    losses, broke = watch.values, None
+    for rate in rates:
         for part in training.groups:
             part.base_lr = rate
         try:
             training.train_step(next(indices))
         except NonFiniteError:
-            broke = rate
+            broke = len(losses)
+        else:
+            broke = broken(losses)
+        if broke is not None:
             break
-        value = watch.value
-        average = SMOOTHING * average + (1 - SMOOTHING) * value
-        losses.append(value)
-        smoothed.append(average / (1 - SMOOTHING**number))
-        best = min(smoothed)
-        if smoothed[-1] > best + DIVERGED * max(abs(smoothed[0] - best), 0.1 * abs(best)) and number > 10:
-            broke = rate
-            break
-    tried = rates[: len(losses)]
-    return RangeTest(group, tried, losses, smoothed, _steepest(tried, smoothed), broke)
+    if not losses:
+        raise UsageError("the loss is not finite from the start: begin with other weights or other data")
+    half_width = max(2, len(rates) // 20)
+    smoothed = running_median(losses, half_width)
+    diverged = None if broke is None else rates[broke]
+    return RangeTest(
+        group, watch.measure, rates[: len(losses)], losses, smoothed, suggest(rates, losses[:broke], diverged), diverged
+    )
 
 
 class _LossWatch(Callback):
-    value = math.nan
+    def __init__(self, measure: str) -> None:
+        self.measure = measure
+        self.values: list[float] = []
 
     def on_step(self, training: Training, loss: Loss) -> None:
-        self.value = loss.item()
+        self.values.append(loss.item() if self.measure == "loss" else loss.nll.item())
 
 
 def _endless(training: Training) -> Any:
@@ -120,15 +139,39 @@ def _endless(training: Training) -> Any:
         yield from training.batches
 
 
-def _steepest(rates: list[float], smoothed: list[float]) -> float:
-    """The rate of the steepest fall before the minimum; a tenth of the best rate if there is no fall."""
-    if len(smoothed) < 3:
-        raise UsageError("the loss is not finite from the start: begin at a lower rate")
-    end = max(range(len(smoothed)), key=lambda i: -smoothed[i])
-    slopes = [
-        (smoothed[i + 1] - smoothed[i - 1]) / math.log(rates[i + 1] / rates[i - 1])
-        for i in range(1, min(end, len(smoothed) - 2) + 1)
-    ]
-    if not slopes or min(slopes) >= 0:
-        return rates[end] / 10
-    return rates[1 + slopes.index(min(slopes))]
+def running_median(values: Sequence[float], half_width: int) -> list[float]:
+    """The median of each value and up to `half_width` on either side."""
+    return [median(values[max(0, i - half_width) : i + half_width + 1]) for i in range(len(values))]
+
+
+def broken(losses: Sequence[float]) -> int | None:
+    """The place of the first of the last losses that broke away, if they did."""
+    if len(losses) < 3 * LAST:
+        return None
+    levels = running_median(losses, LAST // 2)[LAST // 2 : -(LAST // 2)]
+    start, best = levels[0], min(levels)
+    limit = best + max(start - best, 0.1 * abs(best), BREAK * _scatter(losses))
+    if levels[-1] <= limit:
+        return None
+    return next(i for i in range(len(losses) - LAST, len(losses)) if losses[i] > limit)
+
+
+def suggest(rates: Sequence[float], losses: Sequence[float], diverged: float | None = None) -> float | None:
+    """The rate at which half of the losses' fall is done, if it is clear; `losses` end before they break."""
+    half_width = max(2, len(rates) // 20)
+    window = 2 * half_width + 1
+    if len(losses) < 2 * window:
+        return None
+    smoothed = running_median(losses, half_width)
+    start, best = smoothed[half_width], min(smoothed[half_width:])
+    noise = 1.25 * math.sqrt(2 / window) * _scatter(losses)
+    if not start - best > CLEAR * noise:
+        return None
+    end = smoothed.index(best, half_width)
+    half = max(i for i in range(half_width, end) if smoothed[i] >= (start + best) / 2)
+    return rates[half] if diverged is None else max(rates[0], min(rates[half], diverged / MARGIN))
+
+
+def _scatter(losses: Sequence[float]) -> float:
+    """The sd of single losses, from the differences of neighbours: a trend, or a few wild ones, hardly count."""
+    return 1.4826 / math.sqrt(2) * median(abs(b - a) for a, b in pairwise(losses))
