@@ -75,7 +75,7 @@ def build_network(run: Run, dataset: Dataset) -> BayesianModule:
 def build_prior(run: Run) -> PriorRule:
     """The run's prior, or the one its penalty stands for."""
     if run.penalty is not None:
-        chosen = [name for name in ("prior", "prior_scale") if name in run.model_fields_set and not _default(run, name)]
+        chosen = [name for name in ("prior", "prior_scale") if not run.is_default(name)]
         if chosen or run.learn_prior:
             raise UsageError(f"a penalty is a prior: leave out {', '.join(chosen) or 'learn_prior'}")
         return FromPenalty(run.penalty, run.penalty_factor)
@@ -84,10 +84,6 @@ def build_prior(run: Run) -> PriorRule:
     shapes = {"gaussian": Gaussian, "laplace": Laplace, "student_t": StudentT}
     rule: PriorRule = shapes[run.prior](run.prior_scale)
     return rule
-
-
-def _default(run: Run, name: str) -> bool:
-    return bool(getattr(run, name) == type(run).model_fields[name].default)
 
 
 def _select(run: Run, model: nn.Module) -> list[str] | None:

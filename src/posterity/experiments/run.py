@@ -13,12 +13,13 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from posterity.averaging import COVARIANCES
-from posterity.core.errors import CorruptFileError, UsageError
+from posterity.core.errors import CorruptFileError, UsageError, unknown_name
 from posterity.estimators import ESTIMATORS
 from posterity.models import MODELS
 from posterity.objectives import BASELINES, GRADIENTS
 from posterity.objectives.tempering import RULES, SHAPES, UNTEMPERED, Temperature, as_rule, warm_up
 from posterity.optim import OPTIMIZERS, SCHEDULES
+from posterity.posteriors import LowRank, Point
 from posterity.posteriors.low_rank import DEFAULT_RANK
 from posterity.priors import PENALTIES
 from posterity.training import Settings
@@ -137,7 +138,24 @@ class Run(BaseModel):
             "temperature": self._temperature(),
         }
 
+    def refuse_idle(self, task: str) -> None:
+        """Refuse what was given and has no effect on a network for this `task` (training.idle: the settings of fit)."""
+        for name, used, why in (
+            ("rank", self.posterior == LowRank.kind, f"posterior 'low_rank', not with '{self.posterior}'"),
+            ("rho", self.posterior != Point.kind, "a posterior that has standard deviations, not with 'point'"),
+            ("noise", task == "regression", f"regression, not with {task}"),
+            ("temperature_warmup_shape", self.temperature_warmup > 0, "a warm-up: give temperature_warmup, too"),
+        ):
+            if not used and not self.is_default(name):
+                raise UsageError(f"{name} ({getattr(self, name)!r}) goes with {why}")
+
+    def is_default(self, name: str) -> bool:
+        """Whether a field has its default value."""
+        return bool(getattr(self, name) == type(self).model_fields[name].default)
+
     def _temperature(self) -> Temperature:
+        if self.temperature_warmup_shape not in SHAPES:
+            raise unknown_name("shape of a warm-up", self.temperature_warmup_shape, SHAPES)
         if not isinstance(self.temperature, str) and self.tau != 1:
             raise UsageError(
                 f"tau ({self.tau}) goes with temperature {' or '.join(RULES)}, not with {self.temperature}"

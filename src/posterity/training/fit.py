@@ -24,6 +24,7 @@ from posterity.training.callbacks import Callback
 from posterity.training.directory import RunDirectory
 from posterity.training.groups import build_groups
 from posterity.training.history import History
+from posterity.training.idle import refuse_idle
 from posterity.training.loop import Training
 from posterity.training.progress import ProgressDisplay
 from posterity.training.settings import Settings
@@ -79,6 +80,8 @@ def fit(
     for part in (train, val):
         if part is not None:
             check_fit(net, net.likelihood, part)
+    if not (out.resume if isinstance(out, RunDirectory) else resume):
+        refuse_idle(net, options)
     build_groups(net, options, num_data=len(train), batch_size=options.batch_size)  # refuses wrong options
     averaging = [Averaging(net, options, len(train))] if options.averaging else []  # refuses what cannot be averaged
     if not has_kl(net.posterior, net.prior):
