@@ -26,7 +26,7 @@ IDLE = [
     (
         {"optimizer": "sgld", "optimizer_sd_options": {"temperature": 2.0}},
         "point",
-        "sgld' does not train by themselves",
+        "not train by themselves",
     ),
     ({"lr_sd": 0.1}, "point", r"lr_sd \(0.1\) is for standard deviations, which a point posterior does not have"),
     ({"optimizer_sd": "sgd"}, "point", "standard deviations"),

@@ -43,9 +43,11 @@ def train_command(**options: Any) -> None:
     write_evaluation_figures(out / "figures", evaluation.networks(run.model))
     if as_json:
         print_json({"run": str(out), "key": run.key, "stopped": result.stopped, **evaluation.as_dict()})
-        return
-    note(f"finished: {result.stopped}; results in {out}")
-    print_metrics(f"{run.model} on {run.dataset}, test data", evaluation.columns())
+    else:
+        note(f"finished: {result.stopped}; results in {out}")
+        print_metrics(f"{run.model} on {run.dataset}, test data", evaluation.columns())
+    for warning in result.history[-1]["warnings"]:
+        note(f"warning: {warning}")
 
 
 def configure(given: dict[str, Any], *, config: Path | None, resume_from: Path | None) -> Run:
