@@ -228,7 +228,7 @@ def test_a_small_nll_beside_the_kl_is_a_success_and_no_warning():
 
     def warnings(temperature, lr, data, outputs):
         torch.manual_seed(0)
-        net = pt.bayesian(nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, outputs)), rho=-7.0, seed=0)
+        net = pt.bayesian(nn.Sequential(nn.Linear(1, 128), nn.Tanh(), nn.Linear(128, outputs)), rho=-8.0, seed=0)
         record = pt.fit(net, data, epochs=60, batch_size=20, temperature=temperature, lr=lr).history[-1]
         assert record["loss"] - record["nll"] > 10 * abs(record["nll"])
         return record["warnings"]

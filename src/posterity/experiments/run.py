@@ -59,7 +59,7 @@ class Run(BaseModel):
     )
     posterior: str = Field("mean_field", description="mean_field or low_rank (Bayesian), or point (frequentist)")
     rank: int = Field(DEFAULT_RANK, ge=2, description="deviations of a low_rank posterior")
-    prior: Literal["gaussian", "laplace", "student_t", "mixture"] = Field(
+    prior: str = Field(
         "gaussian",
         description="the prior's shape: gaussian, laplace, student_t, or mixture (its wide part has prior_scale)",
     )
@@ -107,7 +107,9 @@ class Run(BaseModel):
     )
     schedule_sd_options: Options = Field({}, description="the same for the standard deviations")
     temperature: float | str = Field(UNTEMPERED, description=f"factor on the KL: a number, {' or '.join(RULES)}")
-    tau: float = Field(1.0, ge=0, description="factor of the rules per-weight and per-neuron: tau * data / weights")
+    tau: float = Field(
+        1.0, ge=0, description="factor of a rule: tau * data / weights (per-weight) or / neurons (per-neuron)"
+    )
     temperature_warmup: float = Field(0.0, ge=0, description="epochs in which the temperature is ramped up from 0")
     temperature_warmup_shape: str = Field("linear", description=f"shape of that ramp: {' or '.join(SHAPES)}")
     kl_decay: float = Field(_DEFAULT.kl_decay, ge=0, description="lam, the KL's share by batch")
@@ -193,5 +195,14 @@ class Run(BaseModel):
 
 
 def _in_one_line(error: ValidationError) -> str:
-    found = [f"{'.'.join(map(str, e['loc']))}: {e['msg']} (given: {e['input']!r})" for e in error.errors()]
-    return "; ".join(found)
+    return "; ".join(
+        f"{'.'.join(map(str, e['loc']))}: {e['msg']}{_meaning(e['loc'])} (given: {e['input']!r})"
+        for e in error.errors()
+    )
+
+
+def _meaning(place: tuple[int | str, ...]) -> str:
+    """What a share is a share of: others may take it for a number of epochs or of rows."""
+    field = Run.model_fields.get(str(place[0])) if place else None
+    described = field.description if field else None
+    return f", a {described}" if described and described.startswith("share of") else ""

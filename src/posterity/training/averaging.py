@@ -51,8 +51,8 @@ class Averaging(Callback):
         planned = steps // self.every - self.start // self.every
         if planned < self.average.needed:
             raise UsageError(
-                f"averaging takes at least {_snapshots(self.average.needed)}; of this training's {steps} steps {planned} "
-                f"come after step {self.start} and are multiples of {self.every}: train longer, or give a smaller "
+                f"averaging takes at least {_snapshots(self.average.needed)}; of this training's {steps} steps "
+                f"{planned} come after step {self.start} and are multiples of {self.every}: train longer, or give a smaller "
                 "average_every or average_start"
             )
 

@@ -23,7 +23,7 @@ from posterity.training.averaging import Averaging
 from posterity.training.callbacks import Callback
 from posterity.training.directory import RunDirectory
 from posterity.training.groups import build_groups
-from posterity.training.history import History
+from posterity.training.history import History, in_short
 from posterity.training.idle import refuse_idle
 from posterity.training.loop import Training
 from posterity.training.progress import ProgressDisplay
@@ -34,7 +34,7 @@ CHECKPOINT_SECONDS = 30.0
 Data = Dataset | tuple[Any, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FitResult:
     """The trained network and how it got there; `stopped` says why the training ended.
 
@@ -47,6 +47,13 @@ class FitResult:
     best_epoch: int | None
     seconds: float
     averaged: BayesianModule | None = None
+
+    def __repr__(self) -> str:
+        last = in_short(self.history[-1]) if self.history else ""
+        average = "" if self.averaged is None else ", with an average"
+        return (
+            f"FitResult({len(self.history)} epochs in {self.seconds:.1f} s, stopped: {self.stopped}{average}; {last})"
+        )
 
 
 def fit(
@@ -193,6 +200,8 @@ def check_fit(net: BayesianModule, likelihood: Likelihood, data: Dataset) -> Non
         what = "classes" if data.task == "classification" else "targets"
         one_logit = output.shape[1:] == (1,) and data.num_classes == 2
         hint = "; for one logit give the labels as task='binary'" if one_logit else ""
+        if data.task == "regression" and likelihood.kind == GaussianNoise.kind:
+            hint = "; float targets mean regression: for classes give integers"
         raise DataError(
             f"the network gives outputs of shape {tuple(output.shape[1:])}; {data.name} with {data.num_outputs} "
             f"{what} and a {likelihood.kind} likelihood needs ({expected},)" + hint
