@@ -269,14 +269,7 @@ def bayesian(
         bound = rule.bind(layout, mean)
         seed = fresh_seed() if seed is None else seed
         q = _posterior(posterior, mean, bound, DEFAULT_RHO if rho is None else rho, relative_sd, rank=rank, seed=seed)
-        return BayesianModule(
-            model,
-            layout,
-            q,
-            bound,
-            likelihood=likelihood,
-            seed=seed,
-        )
+        return BayesianModule(model, layout, q, bound, likelihood=likelihood, seed=seed)
 
 
 def _posterior(

@@ -108,7 +108,7 @@ class Run(BaseModel):
     schedule_sd_options: Options = Field({}, description="the same for the standard deviations")
     temperature: float | str = Field(UNTEMPERED, description=f"factor on the KL: a number, {' or '.join(RULES)}")
     tau: float = Field(
-        1.0, ge=0, description="factor of a rule: tau * data / weights (per-weight) or / neurons (per-neuron)"
+        1.0, ge=0, description="factor of a rule: tau * data / weights (per-weight), tau * data / neurons (per-neuron)"
     )
     temperature_warmup: float = Field(0.0, ge=0, description="epochs in which the temperature is ramped up from 0")
     temperature_warmup_shape: str = Field("linear", description=f"shape of that ramp: {' or '.join(SHAPES)}")

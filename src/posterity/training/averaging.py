@@ -52,8 +52,8 @@ class Averaging(Callback):
         if planned < self.average.needed:
             raise UsageError(
                 f"averaging takes at least {_snapshots(self.average.needed)}; of this training's {steps} steps "
-                f"{planned} come after step {self.start} and are multiples of {self.every}: train longer, or give a smaller "
-                "average_every or average_start"
+                f"{planned} come after step {self.start} and are multiples of {self.every}: train longer, or give a "
+                "smaller average_every or average_start"
             )
 
     def on_step_end(self, training: Training) -> None:

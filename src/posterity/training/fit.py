@@ -50,10 +50,8 @@ class FitResult:
 
     def __repr__(self) -> str:
         last = in_short(self.history[-1]) if self.history else ""
-        average = "" if self.averaged is None else ", with an average"
-        return (
-            f"FitResult({len(self.history)} epochs in {self.seconds:.1f} s, stopped: {self.stopped}{average}; {last})"
-        )
+        ended = self.stopped + ("" if self.averaged is None else ", with an average")
+        return f"FitResult({len(self.history)} epochs in {self.seconds:.1f} s, stopped: {ended}; {last})"
 
 
 def fit(

@@ -51,9 +51,9 @@ class ProgressDisplay(Callback):
 
     def on_epoch(self, training: Training, record: Record) -> None:
         """One line."""
-        width = len(str(training.settings.epochs))
+        epochs = training.settings.epochs
         self.console.print(
-            f"epoch {record['epoch']:>{width}}/{training.settings.epochs}  {in_short(record)}  {record['seconds']:.1f} s",
+            f"epoch {record['epoch']:>{len(str(epochs))}}/{epochs}  {in_short(record)}  {record['seconds']:.1f} s",
             highlight=False,
             soft_wrap=True,
         )
