@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -221,7 +221,16 @@ class BayesianModule(nn.Module):
 
     def extra_repr(self) -> str:
         """One line for printing."""
-        return f"posterior={self.posterior.kind}, prior={self.prior.kind}, num_weights={self.num_weights}"
+        kinds = f"posterior={self.posterior.kind}, prior={self.prior.kind}, num_weights={self.num_weights}"
+        return kinds + ("" if self.likelihood is None else f", likelihood={self.likelihood.kind}")
+
+    def __repr__(self) -> str:
+        # Modules print which weights they have: the slots must not be empty then (within a pass they are not).
+        module, attribute = self._slots[0][0]
+        empty = module._parameters[attribute] is None
+        with self._filled(self.layout.views(self.posterior.mean.detach())) if empty else nullcontext():
+            model = repr(self.model).replace("\n", "\n  ")
+        return f"{type(self).__name__}(\n  {self.extra_repr()}\n  (model): {model}\n)"
 
 
 def bayesian(
@@ -260,14 +269,7 @@ def bayesian(
         bound = rule.bind(layout, mean)
         seed = fresh_seed() if seed is None else seed
         q = _posterior(posterior, mean, bound, DEFAULT_RHO if rho is None else rho, relative_sd, rank=rank, seed=seed)
-        return BayesianModule(
-            model,
-            layout,
-            q,
-            bound,
-            likelihood=likelihood,
-            seed=seed,
-        )
+        return BayesianModule(model, layout, q, bound, likelihood=likelihood, seed=seed)
 
 
 def _posterior(

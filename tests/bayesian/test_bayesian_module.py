@@ -182,6 +182,23 @@ def test_printing_says_what_it_is():
     assert "posterior=mean_field, prior=gaussian, num_weights=34" in repr(build())
 
 
+def test_printing_shows_the_biases_there_are():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2, bias=False), nn.LSTM(2, 2))
+    net = pt.bayesian(model, likelihood=pt.Categorical(), seed=0)
+    lines = repr(net).splitlines()
+    assert lines[1].endswith("likelihood=categorical")
+    assert [line[2:] for line in lines[2:-1]] == ("(model): " + repr(model)).splitlines()
+    assert net.model[0].weight is None  # empty again
+
+    class Curious(nn.Linear):
+        def forward(self, x):
+            repr(whole)  # within a pass the slots are in use
+            return super().forward(x)
+
+    whole = pt.bayesian(Curious(3, 2), seed=0)
+    assert whole(torch.zeros(1, 3)).shape == (1, 2)
+
+
 @pytest.mark.parametrize("relative_sd", [0.0, -1.0])
 def test_wrong_relative_sd(relative_sd):
     with pytest.raises(UsageError, match="relative_sd"):

@@ -30,6 +30,9 @@ def test_every_command_has_help_with_an_example(cli, command):
         done = cli(*command.split(), flag)
         assert done.code == 0
         assert f"Example: posterity {command}" in " ".join(done.out.replace("│", " ").split())
+    if command == "train":
+        panels = [line.split(" ")[1] for line in done.out.splitlines() if line.startswith("╭─ ")]
+        assert {"Data", "Network", "Prior", "Optimiser", "Averaging"} <= set(panels)
     if not command.startswith("data"):
         assert "--seed" in done.out
     assert "--json" in done.out
@@ -71,6 +74,7 @@ def test_unknown_commands_and_options(cli, arguments, tmp_path):
         ("dataset", "digit", "digits"), ("model", "mpl", "mlp"), ("optimizer", "adm", "adam"),
         ("schedule", "cosin", "cosine"), ("prior-scale", "kaimng", "kaiming"),
         ("posterior", "mean-field", "mean_field"), ("deterministic", "1.wait", "1.weight"),
+        ("prior", "gauss", "gaussian"),
     ],
 )  # fmt: skip
 def test_unknown_names_get_the_nearest(train, option, wrong, right):
@@ -120,6 +124,18 @@ def test_data_fetch_of_what_cannot_be_fetched(cli):
     check_usage_error(cli("data", "fetch", "nosuch"), "nosuch", "Known: ")
     check_usage_error(cli("data", "fetch", "mnis"), "Did you mean 'mnist'?")
     check_usage_error(cli("data", "fetch", "digits"), "nothing to fetch")
+
+
+def test_shares_say_what_they_are_a_share_of(train):
+    check_usage_error(train("run", "--warmup", 5), "warmup", "a share of the training in which", "5.0")
+    check_usage_error(train("run", "--val-fraction", 2), "a share of the training data held out")
+    done = train("run", "--dataset", "and", "--model", "perceptron")
+    check_usage_error(done, "--val-fraction 0")
+
+
+def test_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "posterity", "--version"], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, f"posterity {posterity.__version__}\n"), done.stderr
 
 
 def test_as_an_installed_program(tmp_path):

@@ -135,3 +135,17 @@ def test_point_with_temperature_one_is_map():
 def test_wrong_values(wrong):
     with pytest.raises(UsageError):
         pt.negative_elbo(build(), pt.Categorical(), X, Y, **{"num_data": 12, **wrong})
+
+
+def test_printing_is_one_line_and_costs_no_error():
+    x, y = torch.zeros(4, 3), torch.zeros(4, dtype=torch.long)
+    for prior, known in ((pt.Gaussian(0.5), True), (pt.StudentT(0.5), False)):
+        net = pt.bayesian(nn.Linear(3, 2), prior=prior, seed=0)
+        loss = pt.negative_elbo(net, pt.Categorical(), x, y, num_data=40, temperature=0.1)
+        assert ("kl=" in repr(loss)) == known
+        kl = loss.kl.item()
+        assert repr(loss).startswith(f"Loss({loss.item():.6g}, nll={loss.nll.item():.6g}, kl={kl:.6g}, temperature=0.1")
+        later = pt.negative_elbo(net, pt.Categorical(), x, y, num_data=40)
+        with torch.no_grad():
+            net.posterior.mean.add_(1)
+        assert repr(later) == f"Loss(nll={later.nll.item():.6g}, temperature=1, num_data=40)"

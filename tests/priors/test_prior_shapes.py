@@ -76,17 +76,9 @@ def test_a_table_of_a_gaussian_is_the_gaussian():
 @pytest.mark.parametrize(
     ("rule", "match"),
     [
-        (pt.StudentT(df=2.0), "df above 2"),
-        (pt.ScaleMixture(pi=0.0), "probability"),
-        (pt.Laplace(-1.0), "positive number"),
         (pt.Laplace(1.0, mean="nosuch"), "nosuch"),
-        (pt.FromPenalty("l3"), "unknown penalty 'l3'"),
-        (pt.FromPenalty("l1", 0.0), "positive number, not 0"),
-        (pt.Tabulated([0, 1], [0, 1]), "at least 8 points"),
-        (pt.Tabulated(np.arange(9.0) ** 2, -np.arange(9.0)), "even steps"),
-        (pt.Tabulated(np.arange(9.0), np.arange(9.0)), "fall towards both ends"),
         (pt.Parts({"0.*": pt.Gaussian(1.0)}), "no pattern gives a prior to 1.weight, 1.bias"),
-        (pt.Parts({"*": pt.Gaussian(1.0), "0.*": pt.Laplace(1.0)}), "no weights are left for the pattern '0.*'"),
+        (pt.Parts({"*": pt.Gaussian(1.0), "0.*": pt.Laplace(1.0)}), "'0.*' matches only what an earlier pattern took"),
         (pt.Parts({"*": pt.Parts({"0.*": pt.Laplace(), "*": pt.Gaussian()})}), "themselves be made of parts"),
     ],
 )
@@ -233,3 +225,35 @@ def test_expected_norm_of_large_groups_in_single_precision():
 
 def test_scales_have_the_precision_of_the_network():
     assert pt.bayesian(nn.Linear(2, 2).double(), prior=0.1).prior.sd[0].item() == pytest.approx(0.1, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: pt.Gaussian(-1), "scale must be a positive number, not -1"),
+        (lambda: pt.Gaussian("kaimng"), "Did you mean 'kaiming'"),
+        (lambda: pt.Laplace(-1.0), "positive number"),
+        (lambda: pt.StudentT(df=2), "df above 2"),
+        (lambda: pt.ScaleMixture(pi=1.5), "pi is a probability above 0, not 1.5"),
+        (lambda: pt.ScaleMixture(sd2=-1.0), "scale"),
+        (lambda: pt.FromPenalty("lasso"), "unknown penalty 'lasso'"),
+        (lambda: pt.ScaleMixture(pi=0.0), "probability"),
+        (lambda: pt.FromPenalty("l1", 0.0), "positive number, not 0"),
+        (lambda: pt.Tabulated(range(9), range(8)), "finite value at each"),
+        (lambda: pt.Tabulated([0, 1], [0, 1]), "at least 8 points"),
+        (lambda: pt.Tabulated(np.arange(9.0) ** 2, -np.arange(9.0)), "even steps"),
+        (lambda: pt.Tabulated(np.arange(9.0), np.arange(9.0)), "fall towards both ends"),
+        (lambda: pt.Tabulated(np.linspace(-1, 1, 9), -(np.linspace(-1, 1, 9) ** 2), -1.0), "scale"),
+    ],
+)
+def test_mistakes_are_found_when_a_rule_is_made(make, message):
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+def test_patterns_without_weights_say_why():
+    model = torch.nn.Linear(2, 1)
+    with pytest.raises(UsageError, match=r"'zz\.\*' matches none of the weights; their names are weight, bias"):
+        pt.bayesian(model, prior=pt.Parts({"zz.*": pt.Laplace(), "*": pt.Gaussian()}))
+    with pytest.raises(UsageError, match=r"'bias' matches only what an earlier pattern took \(bias\)"):
+        pt.bayesian(model, prior=pt.Parts({"*": pt.Gaussian(), "bias": pt.Laplace()}))

@@ -146,8 +146,11 @@ def test_stopped_early(go):
     np.testing.assert_allclose(result.averaged.posterior.mean.detach().numpy(), means.mean(0), rtol=1e-5, atol=1e-7)
     none, _ = go(average="hwa", average_every=2, callbacks=[StopAt(5)])
     assert none.averaged is None
+    assert any("there is no average: it takes 1 snapshot," in w for w in none.history[-1]["warnings"])
     too_few, _ = go(average="hwa", average_every=2, covariance="snapshot", callbacks=[StopAt(9)])
     assert too_few.averaged is None
+    assert any("takes 2 snapshots, and the training ended with 1" in w for w in too_few.history[-1]["warnings"])
+    assert not any("average" in w for w in result.history[-1]["warnings"])
 
 
 def test_with_patience_the_average_is_that_of_the_trajectory(go):
@@ -167,7 +170,7 @@ def test_with_patience_the_average_is_that_of_the_trajectory(go):
         ({"average": "hwa", "average_rank": 1}, "rank must be at least 2, not 1"),
         (
             {"average": "swa", "average_every": 13},
-            "at least 1 snapshots; of this training's 12 steps 0 come after step 6",
+            "at least 1 snapshot; of this training's 12 steps 0 come after step 6",
         ),
         ({"average": "hwa", "covariance": "snapshot", "average_every": 6}, "at least 2 .* multiples of 6"),
         ({"average": "hwa", "average_restart": True, "optimizer": "ivon"}, "curvature.*'swa'"),

@@ -243,3 +243,18 @@ def test_data_that_does_not_fit_is_refused(make_net, small):
     few = data.Dataset(small.x, small.y, "classification", 10)
     with pytest.raises(DataError, match="classes"):
         pt.fit(make_net(), few, pt.Dataset(small.x, small.y % 3, "classification", 3), epochs=1)
+
+
+def test_printing_a_result_is_one_line(make_net, small, small_val):
+    result = pt.fit(make_net(), small, small_val, epochs=2, average="swa")
+    shown = repr(result)
+    assert "\n" not in shown
+    last = result.history[-1]
+    for part in ("FitResult(2 epochs", "stopped: epochs, with an average", f"nll {last['nll']:.4g}", "val_accuracy "):
+        assert part in shown
+    assert repr(result.history).startswith("History(2 records, the last: loss ")
+
+
+def test_float_labels_are_told_from_classes(make_net, small):
+    with pytest.raises(UsageError, match=r"float targets mean regression: for classes give integers"):
+        pt.fit(make_net(), (small.x, small.y.float()), epochs=1)

@@ -19,6 +19,19 @@ from posterity.training.fit import CHECKPOINT_SECONDS
 
 LISTS = ("hidden", "deterministic")
 NUMBER_OR_NAME = ("prior_scale", "noise", "temperature")
+PANELS = {  # of the help: each begins with this field of Run
+    "dataset": "Data",
+    "model": "Network",
+    "prior": "Prior",
+    "rho": "Posterior's start, deterministic weights and noise",
+    "epochs": "Optimiser",
+    "optimizer_sd": "Optimiser of the standard deviations",
+    "average": "Averaging",
+    "optimizer_options": "Options of optimisers and schedules",
+    "temperature": "Temperature",
+    "samples": "Gradient",
+    "clip": "Stopping, validation and seed",
+}
 OPTIONS = ("optimizer_options", "optimizer_sd_options", "schedule_options", "schedule_sd_options")
 
 
@@ -43,9 +56,11 @@ def train_command(**options: Any) -> None:
     write_evaluation_figures(out / "figures", evaluation.networks(run.model))
     if as_json:
         print_json({"run": str(out), "key": run.key, "stopped": result.stopped, **evaluation.as_dict()})
-        return
-    note(f"finished: {result.stopped}; results in {out}")
-    print_metrics(f"{run.model} on {run.dataset}, test data", evaluation.columns())
+    else:
+        note(f"finished: {result.stopped}; results in {out}")
+        print_metrics(f"{run.model} on {run.dataset}, test data", evaluation.columns())
+    for warning in result.history[-1]["warnings"]:
+        note(f"warning: {warning}")
 
 
 def configure(given: dict[str, Any], *, config: Path | None, resume_from: Path | None) -> Run:
@@ -101,13 +116,15 @@ def _option(flag: str, text: str) -> tuple[str, Any]:
 def run_options() -> list[inspect.Parameter]:
     """A flag for each field of Run."""
     kind = inspect.Parameter.KEYWORD_ONLY
-    parameters = []
+    parameters, panel = [], ""
     for name, field in Run.model_fields.items():
         types = [t for t in (field.annotation, *get_args(field.annotation)) if t in (bool, int, float, str)]
         plain = str if name in (*LISTS, *NUMBER_OR_NAME) or not types else types[0]
         default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
         shown = "" if default in (None, "", {}) else f"; default {default}"
-        option = typer.Option(f"--{name.replace('_', '-')}", help=f"{field.description}{shown}", show_default=False)
+        panel = PANELS.get(name, panel)
+        text = f"{field.description}{shown}"
+        option = typer.Option(f"--{name.replace('_', '-')}", help=text, show_default=False, rich_help_panel=panel)
         annotation = Annotated[Optional[plain], option]  # type: ignore[valid-type]  # noqa: UP045
         parameters.append(inspect.Parameter(name, kind, default=None, annotation=annotation))
     return parameters

@@ -12,7 +12,7 @@ from torch import nn
 
 from posterity import data
 from posterity.bayesian import BayesianModule, bayesian
-from posterity.core.errors import UsageError, unknown_name
+from posterity.core.errors import DataError, UsageError, unknown_name
 from posterity.core.randomness import derive, generator
 from posterity.data import Dataset, Standardisation
 from posterity.experiments.run import Run
@@ -36,7 +36,10 @@ def build_data(run: Run) -> RunData:
     splits = data.load(run.dataset, split=run.split, seed=run.seed, target=run.target, task=run.task)
     train, val = splits.train, None
     if run.val_fraction:
-        train, val = train.split(run.val_fraction, generator(run.seed, "held out"))
+        try:
+            train, val = train.split(run.val_fraction, generator(run.seed, "held out"))
+        except DataError as error:
+            raise DataError(f"{error} To hold out none: --val-fraction 0 (val_fraction=0)") from error
     scale = Standardisation.identity(train) if run.dataset == "and" else Standardisation.of(train)
     return RunData(scale.apply(train), val and scale.apply(val), scale.apply(splits.test), scale)
 
@@ -75,19 +78,17 @@ def build_network(run: Run, dataset: Dataset) -> BayesianModule:
 def build_prior(run: Run) -> PriorRule:
     """The run's prior, or the one its penalty stands for."""
     if run.penalty is not None:
-        chosen = [name for name in ("prior", "prior_scale") if name in run.model_fields_set and not _default(run, name)]
+        chosen = [name for name in ("prior", "prior_scale") if not run.is_default(name)]
         if chosen or run.learn_prior:
             raise UsageError(f"a penalty is a prior: leave out {', '.join(chosen) or 'learn_prior'}")
         return FromPenalty(run.penalty, run.penalty_factor)
     if run.prior == "mixture":
         return ScaleMixture(sd1=run.prior_scale)
     shapes = {"gaussian": Gaussian, "laplace": Laplace, "student_t": StudentT}
+    if run.prior not in shapes:
+        raise unknown_name("prior", run.prior, [*shapes, "mixture"])
     rule: PriorRule = shapes[run.prior](run.prior_scale)
     return rule
-
-
-def _default(run: Run, name: str) -> bool:
-    return bool(getattr(run, name) == type(run).model_fields[name].default)
 
 
 def _select(run: Run, model: nn.Module) -> list[str] | None:

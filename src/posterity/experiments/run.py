@@ -13,12 +13,13 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from posterity.averaging import COVARIANCES
-from posterity.core.errors import CorruptFileError, UsageError
+from posterity.core.errors import CorruptFileError, UsageError, unknown_name
 from posterity.estimators import ESTIMATORS
 from posterity.models import MODELS
 from posterity.objectives import BASELINES, GRADIENTS
 from posterity.objectives.tempering import RULES, SHAPES, UNTEMPERED, Temperature, as_rule, warm_up
 from posterity.optim import OPTIMIZERS, SCHEDULES
+from posterity.posteriors import LowRank, Point
 from posterity.posteriors.low_rank import DEFAULT_RANK
 from posterity.priors import PENALTIES
 from posterity.training import Settings
@@ -58,7 +59,7 @@ class Run(BaseModel):
     )
     posterior: str = Field("mean_field", description="mean_field or low_rank (Bayesian), or point (frequentist)")
     rank: int = Field(DEFAULT_RANK, ge=2, description="deviations of a low_rank posterior")
-    prior: Literal["gaussian", "laplace", "student_t", "mixture"] = Field(
+    prior: str = Field(
         "gaussian",
         description="the prior's shape: gaussian, laplace, student_t, or mixture (its wide part has prior_scale)",
     )
@@ -106,7 +107,9 @@ class Run(BaseModel):
     )
     schedule_sd_options: Options = Field({}, description="the same for the standard deviations")
     temperature: float | str = Field(UNTEMPERED, description=f"factor on the KL: a number, {' or '.join(RULES)}")
-    tau: float = Field(1.0, ge=0, description="factor of the rules per-weight and per-neuron: tau * data / weights")
+    tau: float = Field(
+        1.0, ge=0, description="factor of a rule: tau * data / weights (per-weight), tau * data / neurons (per-neuron)"
+    )
     temperature_warmup: float = Field(0.0, ge=0, description="epochs in which the temperature is ramped up from 0")
     temperature_warmup_shape: str = Field("linear", description=f"shape of that ramp: {' or '.join(SHAPES)}")
     kl_decay: float = Field(_DEFAULT.kl_decay, ge=0, description="lam, the KL's share by batch")
@@ -137,7 +140,24 @@ class Run(BaseModel):
             "temperature": self._temperature(),
         }
 
+    def refuse_idle(self, task: str) -> None:
+        """Refuse what was given and has no effect on a network for this `task` (training.idle: the settings of fit)."""
+        for name, used, why in (
+            ("rank", self.posterior == LowRank.kind, f"posterior 'low_rank', not with '{self.posterior}'"),
+            ("rho", self.posterior != Point.kind, "a posterior that has standard deviations, not with 'point'"),
+            ("noise", task == "regression", f"regression, not with {task}"),
+            ("temperature_warmup_shape", self.temperature_warmup > 0, "a warm-up: give temperature_warmup, too"),
+        ):
+            if not used and not self.is_default(name):
+                raise UsageError(f"{name} ({getattr(self, name)!r}) goes with {why}")
+
+    def is_default(self, name: str) -> bool:
+        """Whether a field has its default value."""
+        return bool(getattr(self, name) == type(self).model_fields[name].default)
+
     def _temperature(self) -> Temperature:
+        if self.temperature_warmup_shape not in SHAPES:
+            raise unknown_name("shape of a warm-up", self.temperature_warmup_shape, SHAPES)
         if not isinstance(self.temperature, str) and self.tau != 1:
             raise UsageError(
                 f"tau ({self.tau}) goes with temperature {' or '.join(RULES)}, not with {self.temperature}"
@@ -175,5 +195,14 @@ class Run(BaseModel):
 
 
 def _in_one_line(error: ValidationError) -> str:
-    found = [f"{'.'.join(map(str, e['loc']))}: {e['msg']} (given: {e['input']!r})" for e in error.errors()]
-    return "; ".join(found)
+    return "; ".join(
+        f"{'.'.join(map(str, e['loc']))}: {e['msg']}{_meaning(e['loc'])} (given: {e['input']!r})"
+        for e in error.errors()
+    )
+
+
+def _meaning(place: tuple[int | str, ...]) -> str:
+    """What a share is a share of: others may take it for a number of epochs or of rows."""
+    field = Run.model_fields.get(str(place[0])) if place else None
+    described = field.description if field else None
+    return f", a {described}" if described and described.startswith("share of") else ""

@@ -21,6 +21,7 @@ from posterity.saving import describe, rebuild
 from posterity.training import Checkpoints, FitResult, RunDirectory, Settings, fit
 from posterity.training.averaging import Averaging
 from posterity.training.fit import CHECKPOINT_SECONDS
+from posterity.training.idle import refuse_idle
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,9 @@ def train_run(
         raise UsageError("patience needs validation data: give a val_fraction above 0")
     parts = build_data(run)
     net = build_network(run, parts.train)
+    if not resume:
+        run.refuse_idle(parts.train.task)
+        refuse_idle(net, settings)
     if settings.averaging:
         Averaging(net, settings, len(parts.train))  # refuses what cannot be averaged before a directory is made
     as_rule(settings.temperature).bind(net, len(parts.train))  # refused here: before the directory is touched

@@ -25,9 +25,10 @@ from posterity.likelihoods import Likelihood
 from posterity.objectives.baseline import MovingBaseline
 from posterity.objectives.divergence import kl_by_weight
 from posterity.objectives.estimate import estimate
+from posterity.priors import FlatGaussian
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Loss:
     """The negative ELBO and what it is made of.
 
@@ -47,11 +48,20 @@ class Loss:
     kl_drawn: Tensor | None = None
     weights: Tensor | None = None
 
+    def __repr__(self) -> str:
+        # The KL where it is known or at hand: not once the weights have changed, nor by quadrature for a print.
+        at_hand = self.kl_drawn is not None or (isinstance(self.net.prior, FlatGaussian) and self._unchanged())
+        kl = f", kl={self.kl.item():.6g}" if at_hand or "kl" in vars(self) else ""
+        total = f"{self.item():.6g}, " if kl else ""
+        return f"Loss({total}nll={self.nll.item():.6g}{kl}, temperature={self.temperature:g}, num_data={self.num_data})"
+
+    def _unchanged(self) -> bool:
+        return all(torch.equal(a, b) for a, b in zip(_fingerprint(self.net), self.fingerprint, strict=True))
+
     @cached_property
     def kl_by_weight(self) -> Tensor:
         """Each weight's share (N,) of the KL, detached."""
-        now = _fingerprint(self.net)
-        if not all(torch.equal(a, b) for a, b in zip(now, self.fingerprint, strict=True)):
+        if not self._unchanged():
             raise UsageError(
                 "the KL of a loss must be read (kl, total, item or kl_by_layer) before the optimiser's step "
                 "changes the weights: read it before, or call kl_divergence for the present one"

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from posterity.core.layout import Layout
 from posterity.priors.prior import Prior
-from posterity.priors.scales import centre_of, sd_of
+from posterity.priors.scales import centre_of, scale_rule, sd_of
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -32,6 +32,9 @@ class Gaussian:
 
     scale: float | str | Callable[[int, int], float] = "kaiming"
     mean: float | str | Mapping[str, Tensor] = 0.0
+
+    def __post_init__(self) -> None:
+        scale_rule(self.scale)
 
     def bind(self, layout: Layout, weights: Tensor) -> FlatGaussian:
         """The prior over the flat vector; `weights` (N,) are the network's present ones."""

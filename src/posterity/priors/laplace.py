@@ -19,7 +19,7 @@ from torch import Tensor
 from posterity.core.layout import Layout
 from posterity.priors.expectations import expected_abs
 from posterity.priors.location_scale import LocationScale
-from posterity.priors.scales import centre_of, sd_of
+from posterity.priors.scales import centre_of, scale_rule, sd_of
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,9 @@ class Laplace:
 
     scale: float | str | Callable[[int, int], float] = "kaiming"
     mean: float | str | Mapping[str, Tensor] = 0.0
+
+    def __post_init__(self) -> None:
+        scale_rule(self.scale)
 
     def bind(self, layout: Layout, weights: Tensor) -> FlatLaplace:
         """The prior over the flat vector; `weights` (N,) are the network's present ones."""

@@ -45,8 +45,10 @@ class Parts:
         if missing:
             raise UsageError(f"no pattern gives a prior to {', '.join(missing)}; add one, such as '*' at the end")
         unused = [p for p in patterns if p not in chosen]
-        if unused:
-            raise UsageError(f"no weights are left for the pattern {', '.join(map(repr, unused))}: {layout.names}")
+        for pattern in unused:
+            taken = fnmatch.filter(layout.names, pattern)
+            why = f"only what an earlier pattern took ({', '.join(taken)})" if taken else "none of the weights"
+            raise UsageError(f"the pattern '{pattern}' matches {why}; their names are {', '.join(layout.names)}")
         places = [patterns.index(p) for p in chosen if p is not None]
         priors = []
         for number, pattern in enumerate(patterns):

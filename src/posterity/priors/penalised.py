@@ -40,10 +40,13 @@ class FromPenalty:
     penalty: str
     factor: float = 1.0
 
-    def bind(self, layout: Layout, weights: Tensor) -> FlatPenalty:
-        """The prior over the flat vector; `weights` (N,) only give the dtype."""
+    def __post_init__(self) -> None:
+        penalty_named(self.penalty)
         if not (math.isfinite(self.factor) and self.factor > 0):
             raise UsageError(f"a penalty's factor must be a positive number, not {self.factor}; 1 is theory")
+
+    def bind(self, layout: Layout, weights: Tensor) -> FlatPenalty:
+        """The prior over the flat vector; `weights` (N,) only give the dtype."""
         penalty = penalty_named(self.penalty)
         factors = [self.factor * penalty.factor(e.fan_in, penalty.group_size(e)) for e in layout.entries]
         return FlatPenalty(self.penalty, layout.entries, torch.tensor(factors, dtype=torch.float64).to(weights))

@@ -27,7 +27,7 @@ from posterity.core.layout import Layout
 from posterity.priors.expectations import in_chunks, legendre
 from posterity.priors.gaussian import HALF_LOG_2PI
 from posterity.priors.prior import Prior
-from posterity.priors.scales import centre_of, sd_of
+from posterity.priors.scales import centre_of, scale_rule, sd_of
 
 LEGENDRE = {torch.float64: 96}  # nodes: error below 1e-8, a spike a thousand times narrower included
 FEW = 48  # nodes in lower precision: error below 1e-4
@@ -48,6 +48,11 @@ class ScaleMixture:
     sd2: float | str | Callable[[int, int], float] = SPIKE
     mean: float | str | Mapping[str, Tensor] = 0.0
 
+    def __post_init__(self) -> None:
+        scale_rule(self.sd1)
+        scale_rule(self.sd2)
+        _check_pi(self.pi)
+
     def bind(self, layout: Layout, weights: Tensor) -> FlatMixture:
         """The prior over the flat vector; `weights` (N,) are the network's present ones."""
         sd1, sd2 = (sd_of(sd, layout, weights) for sd in (self.sd1, self.sd2))
@@ -65,8 +70,7 @@ class FlatMixture(Prior):
 
     def __init__(self, sd1: Tensor, sd2: Tensor, mean: Tensor | None = None, *, pi: float = 0.5) -> None:
         super().__init__()
-        if not 0 < pi <= 1:
-            raise UsageError(f"the mixture's pi is a probability above 0, not {pi}")
+        _check_pi(pi)
         self.register_buffer("centre", mean)
         self.register_buffer("sd1", sd1.clone())
         self.register_buffer("sd2", sd2.clone())
@@ -148,6 +152,11 @@ class FlatMixture(Prior):
             gain = half * weights * F.softplus(lead - bend * at.square())
         density = (-0.5 * ((at - shift) / sd).square() - HALF_LOG_2PI).exp() / sd
         return outer + (gain * density).sum(0)
+
+
+def _check_pi(pi: float) -> None:
+    if not 0 < pi <= 1:
+        raise UsageError(f"the mixture's pi is a probability above 0, not {pi}")
 
 
 def _log_part(square: Tensor, sd: Tensor, share: float) -> Tensor:

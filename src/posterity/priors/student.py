@@ -25,7 +25,7 @@ from posterity.core.errors import UsageError
 from posterity.core.layout import Layout
 from posterity.priors.expectations import in_chunks
 from posterity.priors.location_scale import LocationScale
-from posterity.priors.scales import centre_of, sd_of
+from posterity.priors.scales import centre_of, scale_rule, sd_of
 
 STEP, FIRST, LAST = 0.35, -52, 11  # of log t: from 1e-8 to 47; further down where weights are far out
 
@@ -38,6 +38,10 @@ class StudentT:
     df: float = 4.0
     mean: float | str | Mapping[str, Tensor] = 0.0
 
+    def __post_init__(self) -> None:
+        scale_rule(self.scale)
+        _check_df(self.df)
+
     def bind(self, layout: Layout, weights: Tensor) -> FlatStudentT:
         """The prior over the flat vector; `weights` (N,) are the network's present ones."""
         return FlatStudentT(sd_of(self.scale, layout, weights), centre_of(self.mean, layout, weights), df=self.df)
@@ -49,8 +53,7 @@ class FlatStudentT(LocationScale):
     kind = "student_t"
 
     def __init__(self, sd: Tensor, mean: Tensor | None = None, *, df: float = 4.0) -> None:
-        if not (math.isfinite(df) and df > 2):
-            raise UsageError(f"a Student-t prior needs df above 2, where it has a standard deviation, not {df}")
+        _check_df(df)
         super().__init__(sd, mean)
         self.df = df
 
@@ -74,6 +77,11 @@ class FlatStudentT(LocationScale):
     def options(self) -> dict[str, Any]:
         """Degrees of freedom, and whether a mean is stored."""
         return {**super().options(), "df": self.df}
+
+
+def _check_df(df: float) -> None:
+    if not (math.isfinite(df) and df > 2):
+        raise UsageError(f"a Student-t prior needs df above 2, where it has a standard deviation, not {df}")
 
 
 def expected_log1p_square(mean: Tensor, sd: Tensor) -> Tensor:

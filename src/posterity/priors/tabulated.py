@@ -20,7 +20,7 @@ from torch import Tensor
 from posterity.core.errors import UsageError
 from posterity.core.layout import Layout
 from posterity.priors.location_scale import LocationScale
-from posterity.priors.scales import centre_of, sd_of
+from posterity.priors.scales import centre_of, scale_rule, sd_of
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,11 @@ class Tabulated:
     log_density: ArrayLike
     scale: float | str | Callable[[int, int], float] | None = None
     mean: float | str | Mapping[str, Tensor] = 0.0
+
+    def __post_init__(self) -> None:
+        standardise(self.grid, self.log_density)
+        if self.scale is not None:
+            scale_rule(self.scale)
 
     def bind(self, layout: Layout, weights: Tensor) -> FlatTabulated:
         """The prior over the flat vector; `weights` (N,) are the network's present ones."""

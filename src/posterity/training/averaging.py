@@ -51,9 +51,9 @@ class Averaging(Callback):
         planned = steps // self.every - self.start // self.every
         if planned < self.average.needed:
             raise UsageError(
-                f"averaging takes at least {self.average.needed} snapshots; of this training's {steps} steps {planned} "
-                f"come after step {self.start} and are multiples of {self.every}: train longer, or give a smaller "
-                "average_every or average_start"
+                f"averaging takes at least {_snapshots(self.average.needed)}; of this training's {steps} steps "
+                f"{planned} come after step {self.start} and are multiples of {self.every}: train longer, or give a "
+                "smaller average_every or average_start"
             )
 
     def on_step_end(self, training: Training) -> None:
@@ -65,6 +65,12 @@ class Averaging(Callback):
 
     def on_epoch(self, training: Training, record: Record) -> None:
         """Score the average, and hand it over at the end."""
+        if training.stopped and self.average.count < self.average.needed:
+            record["warnings"].append(
+                f"there is no average: it takes {_snapshots(self.average.needed)}, and the training ended with "
+                f"{self.average.count} at step {training.step}; they are taken after step {self.start}: give a lower "
+                "average_start"
+            )
         if self.average.count < self.average.needed or not (training.stopped or training.val is not None):
             return
         averaged = self._network(training)
@@ -89,6 +95,10 @@ class Averaging(Callback):
     def restore(self, state: dict[str, Any]) -> None:
         """The inverse of `state`."""
         self.average.restore(state)
+
+
+def _snapshots(number: int) -> str:
+    return f"{number} snapshot{'s' if number > 1 else ''}"
 
 
 def averaged_state(averaged: BayesianModule | None) -> dict[str, Any] | None:

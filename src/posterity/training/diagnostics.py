@@ -7,7 +7,10 @@
     kl_by_layer      in nats
 
 Two states are worth a warning: a layer whose posterior has become its prior (KL per weight below COLLAPSED:
-it has learnt nothing), and a KL that dwarfs the nll (the network is pulled to the prior, whatever the data).
+it has learnt nothing), and a KL that dwarfs the nll while the network does no better than one constant answer for all
+inputs (it is pulled to the prior, whatever the data). Of that answer, the best on the training data,
+    classification   the nll is the entropy of the labels' frequencies
+    regression       the mean square error is the targets' variance
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from torch import Tensor
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import NonFiniteError
+from posterity.data import Dataset
 from posterity.objectives import Loss
 from posterity.optim import YellowFin, effective_rates
 from posterity.training.groups import ParameterGroup
@@ -28,6 +32,7 @@ ADVICE = "Try a lower lr (a tenth), clip=1.0, a lower initial rho, or look for e
 QUANTILES = (0.1, 0.5, 0.9)
 COLLAPSED = 1e-3  # nats for each weight
 DWARFS = 10.0  # times the nll
+NO_BETTER = 0.99  # times the constant's
 AT_MOST = 2**16  # weights that quantiles are taken over
 
 
@@ -46,8 +51,25 @@ def signal_to_noise(net: BayesianModule) -> list[float]:
     return _quantiles(net.posterior.mean.detach().abs() / net.posterior.sd.detach())
 
 
-def health_warnings(net: BayesianModule, kl_by_layer: dict[str, float], *, nll: float, kl_term: float) -> list[str]:
-    """What a person should look at."""
+def constant_score(data: Dataset) -> float:
+    """What the best constant answer has, see the header: nll, or mean square error."""
+    if data.task == "regression":
+        return data.y.var(0, correction=0).mean().item()
+    shares = data.y.long().bincount() / len(data)
+    return -torch.xlogy(shares, shares).sum().item()
+
+
+def health_warnings(
+    net: BayesianModule,
+    train: Dataset,
+    kl_by_layer: dict[str, float],
+    *,
+    nll: float,
+    score: float,
+    kl_term: float,
+    temperature: float,
+) -> list[str]:
+    """What a person should look at; `score` is the accuracy, or the mean square error."""
     if not net.posterior.random:
         return []
     sizes: dict[str, int] = {}
@@ -58,9 +80,12 @@ def health_warnings(net: BayesianModule, kl_by_layer: dict[str, float], *, nll: 
         for layer, kl in kl_by_layer.items()
         if kl < COLLAPSED * sizes[layer]
     ]
-    if kl_term > DWARFS * abs(nll):
+    reached = score if train.task == "regression" else nll
+    if kl_term > DWARFS * abs(nll) and reached > NO_BETTER * constant_score(train):
+        by_rule = " or per-weight" if len(train) < temperature * net.num_weights else ""
         found.append(
-            f"the KL's term ({kl_term:.3g}) dwarfs the nll ({nll:.3g}): try a lower temperature or prior scale"
+            f"the KL's term ({kl_term:.3g}) dwarfs the nll ({nll:.3g}), which is no better than a constant guess's: "
+            f"try temperature {min(0.1, temperature / 10):.3g}{by_rule}"
         )
     return found
 

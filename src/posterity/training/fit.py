@@ -23,7 +23,8 @@ from posterity.training.averaging import Averaging
 from posterity.training.callbacks import Callback
 from posterity.training.directory import RunDirectory
 from posterity.training.groups import build_groups
-from posterity.training.history import History
+from posterity.training.history import History, in_short
+from posterity.training.idle import refuse_idle
 from posterity.training.loop import Training
 from posterity.training.progress import ProgressDisplay
 from posterity.training.settings import Settings
@@ -33,7 +34,7 @@ CHECKPOINT_SECONDS = 30.0
 Data = Dataset | tuple[Any, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FitResult:
     """The trained network and how it got there; `stopped` says why the training ended.
 
@@ -46,6 +47,11 @@ class FitResult:
     best_epoch: int | None
     seconds: float
     averaged: BayesianModule | None = None
+
+    def __repr__(self) -> str:
+        last = in_short(self.history[-1]) if self.history else ""
+        ended = self.stopped + ("" if self.averaged is None else ", with an average")
+        return f"FitResult({len(self.history)} epochs in {self.seconds:.1f} s, stopped: {ended}; {last})"
 
 
 def fit(
@@ -79,6 +85,8 @@ def fit(
     for part in (train, val):
         if part is not None:
             check_fit(net, net.likelihood, part)
+    if not (out.resume if isinstance(out, RunDirectory) else resume):
+        refuse_idle(net, options)
     build_groups(net, options, num_data=len(train), batch_size=options.batch_size)  # refuses wrong options
     averaging = [Averaging(net, options, len(train))] if options.averaging else []  # refuses what cannot be averaged
     if not has_kl(net.posterior, net.prior):
@@ -190,6 +198,8 @@ def check_fit(net: BayesianModule, likelihood: Likelihood, data: Dataset) -> Non
         what = "classes" if data.task == "classification" else "targets"
         one_logit = output.shape[1:] == (1,) and data.num_classes == 2
         hint = "; for one logit give the labels as task='binary'" if one_logit else ""
+        if data.task == "regression" and likelihood.kind == GaussianNoise.kind:
+            hint = "; float targets mean regression: for classes give integers"
         raise DataError(
             f"the network gives outputs of shape {tuple(output.shape[1:])}; {data.name} with {data.num_outputs} "
             f"{what} and a {likelihood.kind} likelihood needs ({expected},)" + hint

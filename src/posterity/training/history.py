@@ -58,11 +58,21 @@ class History(Sequence[Record]):
     def __getitem__(self, index: int | slice) -> Record | list[Record]:
         return self.records[index]
 
+    def __repr__(self) -> str:
+        return f"History({len(self)} records" + (f", the last: {in_short(self[-1])})" if self else ")")
+
     def __len__(self) -> int:
         return len(self.records)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
+
+
+def in_short(record: Record) -> str:
+    """A record's losses and scores, in one line."""
+    hidden = ("epoch", "step", "temperature", "seconds")
+    shown = {k: v for k, v in record.items() if isinstance(v, float) and k not in hidden}
+    return "  ".join(f"{k} {v:.2%}" if k.endswith("accuracy") else f"{k} {v:.4g}" for k, v in shown.items())
 
 
 def read_history(path: Path) -> list[Record]:

@@ -270,7 +270,9 @@ class Training:
             "groups": group_diagnostics(self.groups, self.gradient_norms),
             "snr": signal_to_noise(self.net),
             "kl_by_layer": kl_by_layer,
-            "warnings": health_warnings(self.net, kl_by_layer, nll=nll, kl_term=kl_term),
+            "warnings": health_warnings(
+                self.net, self.train, kl_by_layer, nll=nll, score=score, kl_term=kl_term, temperature=temperature
+            ),
         }
 
     def _keep_best(self, record: Record) -> None:

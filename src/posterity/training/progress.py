@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from posterity.objectives import Loss
 from posterity.training.callbacks import Callback
-from posterity.training.history import Record
+from posterity.training.history import Record, in_short
 from posterity.training.loop import Training
 
 REFRESH_SECONDS = 0.25
@@ -51,12 +51,9 @@ class ProgressDisplay(Callback):
 
     def on_epoch(self, training: Training, record: Record) -> None:
         """One line."""
-        hidden = ("epoch", "step", "temperature", "seconds")
-        shown = {k: v for k, v in record.items() if isinstance(v, float) and k not in hidden}
-        values = "  ".join(f"{k} {_short(k, v)}" for k, v in shown.items())
-        width = len(str(training.settings.epochs))
+        epochs = training.settings.epochs
         self.console.print(
-            f"epoch {record['epoch']:>{width}}/{training.settings.epochs}  {values}  {record['seconds']:.1f} s",
+            f"epoch {record['epoch']:>{len(str(epochs))}}/{epochs}  {in_short(record)}  {record['seconds']:.1f} s",
             highlight=False,
             soft_wrap=True,
         )
@@ -71,7 +68,3 @@ class ProgressDisplay(Callback):
             self._bar.update(self._task, completed=training.step)
             self._bar.stop()
             self._bar = None
-
-
-def _short(name: str, value: float) -> str:
-    return f"{value:.2%}" if name.endswith("accuracy") else f"{value:.4g}"

@@ -1,0 +1,68 @@
+"""What an epoch's record warns of, and what it does not."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+from posterity.data import Dataset
+from posterity.training.diagnostics import constant_score
+
+
+def data(n=40):
+    x = torch.linspace(-1, 1, n).unsqueeze(1)
+    return Dataset(x, torch.sin(3 * x), "regression")
+
+
+def network(**options):
+    torch.manual_seed(0)
+    return pt.bayesian(nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1)), rho=-4.0, seed=0, **options)
+
+
+def test_collapse_and_a_dwarfing_kl_are_warned_of():
+    net = pt.bayesian(nn.Linear(1, 1), prior=pt.Gaussian(1.0), seed=0)
+    with torch.no_grad():
+        net.posterior.mean.zero_()
+        net.posterior.rho.fill_(math.log(math.e - 1))  # softplus = 1: the prior itself
+    record = pt.fit(net, data(), epochs=1, lr=1e-9).history[-1]
+    assert any("collapsed to the prior" in warning for warning in record["warnings"])
+    wrong = Dataset(data().x, -data().y, "regression")  # what the initial weights are the worst for
+    record = pt.fit(network(prior=pt.Gaussian(1e-3)), wrong, epochs=1, lr=1e-9).history[-1]
+    assert any("dwarfs the nll" in warning for warning in record["warnings"])
+    record = pt.fit(network(), data(), epochs=1, temperature=1e-3).history[-1]
+    assert record["warnings"] == []
+
+
+def test_a_small_nll_beside_the_kl_is_a_success_and_no_warning():
+    """Labels that follow from the input: the nll falls far below the KL's term, and below that of a guess."""
+    x = torch.linspace(-1, 1, 40).unsqueeze(1)
+    labels, line = (x[:, 0] > 0).long(), torch.sin(3 * x)
+    turns = torch.arange(40) % 2  # no smooth function of the input
+    tasks = [[Dataset(x, y, "classification", 2) for y in (labels, turns)]]
+    tasks += [[Dataset(x, y, "regression") for y in (line, 2.0 * turns.unsqueeze(1) - 1)]]
+
+    def warnings(temperature, lr, data, outputs):
+        torch.manual_seed(0)
+        net = pt.bayesian(nn.Sequential(nn.Linear(1, 128), nn.Tanh(), nn.Linear(128, outputs)), rho=-8.0, seed=0)
+        record = pt.fit(net, data, epochs=60, batch_size=20, temperature=temperature, lr=lr).history[-1]
+        assert record["loss"] - record["nll"] > 10 * abs(record["nll"])
+        return record["warnings"]
+
+    for (task, hopeless), outputs in zip(tasks, (2, 1), strict=True):
+        assert warnings(1.0, 0.05, task, outputs) == []
+        (found,) = warnings(1.0, 1e-9, hopeless, outputs)
+        assert "no better than a constant guess's: try temperature 0.1 or per-weight" in found
+        (found,) = warnings(0.5, 1e-9, hopeless, outputs)
+        assert "try temperature 0.05 or per-weight" in found
+
+
+def test_the_best_constant_answer():
+    shares = torch.tensor([0.5, 0.3, 0.2])
+    labels = torch.tensor([0] * 5 + [1] * 3 + [2] * 2)
+    found = constant_score(Dataset(torch.zeros(10, 1), labels, "classification", 3))
+    assert found == pytest.approx(-(shares * shares.log()).sum().item(), rel=1e-6)
+    targets = torch.tensor([[0.0, 1.0], [2.0, 1.0], [4.0, 4.0]])
+    expected = targets.double().var(0, correction=0).mean().item()
+    assert constant_score(Dataset(torch.zeros(3, 1), targets, "regression")) == pytest.approx(expected)
