@@ -38,9 +38,7 @@ def truth(problem: Problem, temperature: float, args: argparse.Namespace) -> tup
     difference = discrepancy(net, problem.train.x, problem.train.y, temperature)
     if difference > TOLERANCE:
         raise SystemExit(f"{problem.name}: NUTS's log density differs from the library's by {difference:.2g}")
-    # The truth at other temperatures is beside the point of the comparison: half as long.
-    length = args.draws if temperature == 1 else args.draws // 2
-    draws = cached_sample(net, problem.train, temperature, Plan(warmup=length, draws=length), args.cache)
+    draws = cached_sample(net, problem.train, temperature, Plan(warmup=args.draws, draws=args.draws), args.cache)
     flat = torch.from_numpy(draws.weights.reshape(-1, net.num_weights).astype(np.float32))
     found = outputs(bag(problem.network(0), flat), problem, len(flat))
     chains = np.concatenate([found[part][..., 0].numpy() for part in ("data", "away")], axis=1)
