@@ -108,7 +108,9 @@ def rewrite_manifest(folder, **changes):
     path.write_text(json.dumps(manifest))
 
 
-@pytest.mark.parametrize("changes", [{"version": checkpoint_module.VERSION + 1}, {"version": None}, {"format": "other"}, {"step": 7}])
+@pytest.mark.parametrize(
+    "changes", [{"version": checkpoint_module.VERSION + 1}, {"version": None}, {"format": "other"}, {"step": 7}]
+)
 def test_another_version_format_or_step_is_refused(two, same, changes):
     rewrite_manifest(two.folder / "step-00000002", **changes)
     with pytest.warns(CheckpointWarning):
