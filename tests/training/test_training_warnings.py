@@ -4,21 +4,12 @@ import math
 
 import pytest
 import torch
+from test_training_groups import data, network
 from torch import nn
 
 import posterity as pt
 from posterity.data import Dataset
 from posterity.training.diagnostics import constant_score
-
-
-def data(n=40):
-    x = torch.linspace(-1, 1, n).unsqueeze(1)
-    return Dataset(x, torch.sin(3 * x), "regression")
-
-
-def network(**options):
-    torch.manual_seed(0)
-    return pt.bayesian(nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1)), rho=-4.0, seed=0, **options)
 
 
 def test_collapse_and_a_dwarfing_kl_are_warned_of():
