@@ -68,7 +68,7 @@ def gradient_variance_command(**options: Any) -> None:
         return
     print_table(title, _columns(results), [_row(r) for r in results])
     note("variance: summed over the gradient's components")
-    note("norm: of the expected gradient, 0 where noise hides it")
+    note("norm: of the expected gradient; beside a large variance it is noise, or 0")
     note(f"figure: {figure}")
 
 
