@@ -24,7 +24,7 @@ from posterity.objectives import (
 from posterity.posteriors import LowRank, MeanField, Point, Samples
 from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
 from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
-from posterity.saving import load, save
+from posterity.storage import load, save
 from posterity.training import Callback, FitResult, RangeTest, fit, range_test
 
 __version__ = "0.1.0"

@@ -13,15 +13,13 @@ from typing import Any
 import typer
 
 from posterity import __version__
+from posterity.cli import gradient_variance, range_test, train
 from posterity.cli.data import data_app
 from posterity.cli.demo import demo
 from posterity.cli.evaluate import evaluate_command
-from posterity.cli.gradient_variance import gradient_variance_command
 from posterity.cli.output import note
 from posterity.cli.penalty import penalty_command
 from posterity.cli.predict import predict_command
-from posterity.cli.range_test import range_test_command
-from posterity.cli.train import train_command
 from posterity.core.errors import PosterityError
 
 app = typer.Typer(
@@ -32,12 +30,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("train")(train_command)
+app.command("train")(train.COMMAND)
 app.command("evaluate")(evaluate_command)
 app.command("predict")(predict_command)
-app.command("range-test")(range_test_command)
+app.command("range-test")(range_test.COMMAND)
 app.command("penalty")(penalty_command)
-app.command("gradient-variance")(gradient_variance_command)
+app.command("gradient-variance")(gradient_variance.COMMAND)
 app.command("demo")(demo)
 app.add_typer(data_app, name="data")
 

@@ -14,11 +14,12 @@ from posterity import data
 from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import DataError, UsageError, unknown_name
 from posterity.core.randomness import derive, generator
-from posterity.data import Dataset, Standardisation
+from posterity.data import Dataset, Standardisation, Task
 from posterity.experiments.run import Run
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.models import build_model
-from posterity.priors import FromPenalty, Gaussian, Laplace, PriorRule, ScaleMixture, StudentT
+from posterity.posteriors import POSTERIORS
+from posterity.priors import PriorRule, build_prior
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,20 @@ def build_data(run: Run) -> RunData:
     """The run's data; the statistics come from what is trained on, without the held-out part."""
     splits = data.load(run.dataset, split=run.split, seed=run.seed, target=run.target, task=run.task)
     train, val = splits.train, None
+    if run.train_rows is not None:
+        train = train.sample(run.train_rows, generator(run.seed, "training rows"))
     if run.val_fraction:
         try:
             train, val = train.split(run.val_fraction, generator(run.seed, "held out"))
         except DataError as error:
             raise DataError(f"{error} To hold out none: --val-fraction 0 (val_fraction=0)") from error
-    scale = Standardisation.identity(train) if run.dataset == "and" else Standardisation.of(train)
+    scale = Standardisation.of(train) if data.is_standardised(run.dataset) else Standardisation.identity(train)
     return RunData(scale.apply(train), val and scale.apply(val), scale.apply(splits.test), scale)
+
+
+def load_test(run: Run) -> Dataset:
+    """The run's test data, raw."""
+    return data.load_test(run.dataset, split=run.split, seed=run.seed, target=run.target, task=run.task)
 
 
 def build_likelihood_of(run: Run, dataset: Dataset) -> Likelihood:
@@ -53,42 +61,52 @@ def build_likelihood_of(run: Run, dataset: Dataset) -> Likelihood:
 
 def build_module(run: Run, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
     """The run's plain network."""
-    options: dict[str, Any] = {} if run.hidden is None else {"hidden": run.hidden}
-    return build_model(run.model, input_shape, num_outputs, **options)
+    hidden: dict[str, Any] = {} if run.hidden is None else {"hidden": run.hidden}
+    return build_model(run.model, input_shape, num_outputs, **{**run.model_options, **hidden})
 
 
 def build_network(run: Run, dataset: Dataset) -> BayesianModule:
     """The run's network with its initial weights, which the seed alone decides."""
+    _refuse_idle(run, dataset.task)
     likelihood = build_likelihood_of(run, dataset)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(run.seed, "initial weights"))
         model = build_module(run, dataset.input_shape, likelihood.num_outputs(dataset.num_outputs))
         return bayesian(
             model,
-            prior=build_prior(run),
+            prior=_prior(run),
             posterior=run.posterior,
-            rho=run.rho,
-            rank=run.rank,
+            rho=None if run.relative_sd is not None else run.rho,
+            relative_sd=run.relative_sd,
+            init=run.init,
             select=_select(run, model),
             likelihood=likelihood,
             seed=run.seed,
+            **run.posterior_options,
         )
 
 
-def build_prior(run: Run) -> PriorRule:
-    """The run's prior, or the one its penalty stands for."""
-    if run.penalty is not None:
-        chosen = [name for name in ("prior", "prior_scale") if not run.is_default(name)]
-        if chosen or run.learn_prior:
-            raise UsageError(f"a penalty is a prior: leave out {', '.join(chosen) or 'learn_prior'}")
-        return FromPenalty(run.penalty, run.penalty_factor)
-    if run.prior == "mixture":
-        return ScaleMixture(sd1=run.prior_scale)
-    shapes = {"gaussian": Gaussian, "laplace": Laplace, "student_t": StudentT}
-    if run.prior not in shapes:
-        raise unknown_name("prior", run.prior, [*shapes, "mixture"])
-    rule: PriorRule = shapes[run.prior](run.prior_scale)
-    return rule
+def _prior(run: Run) -> PriorRule | None:
+    """The run's prior; none where a penalty brings its own."""
+    if run.penalty is None:
+        return build_prior(run.prior, scale=run.prior_scale, mean=run.prior_mean, **run.prior_options)
+    own = ("prior", "prior_scale", "prior_mean", "prior_options", "learn_prior")
+    chosen = [name for name in own if not run.is_default(name)]
+    if chosen:
+        raise UsageError(f"a penalty is a prior: leave out {', '.join(chosen)}")
+    return None
+
+
+def _refuse_idle(run: Run, task: Task) -> None:
+    """Refuse what was given and has no effect on a network for this `task`; what training would not use, the plan does."""
+    random = POSTERIORS[run.posterior].random
+    for name, used, why in (
+        ("rho", random and run.relative_sd is None, "a posterior that has standard deviations, without relative_sd"),
+        ("relative_sd", random, "a posterior that has standard deviations, not with 'point'"),
+        ("noise", task == "regression", f"regression, not with {task}"),
+    ):
+        if not used and not run.is_default(name):
+            raise UsageError(f"{name} ({getattr(run, name)!r}) goes with {why}")
 
 
 def _select(run: Run, model: nn.Module) -> list[str] | None:

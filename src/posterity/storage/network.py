@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,20 +20,24 @@ from torch import Tensor, nn
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.core.layout import Layout
-from posterity.likelihoods import build_likelihood
+from posterity.likelihoods import Likelihood, build_likelihood
 from posterity.posteriors import POSTERIORS
-from posterity.priors import PRIORS
+from posterity.priors import PRIORS, Prior
+from posterity.storage.atomic import replace_file
 
 FORMAT, VERSION = "posterity-network", 3
 
 
-def describe(net: BayesianModule) -> dict[str, Any]:
-    """All that is needed, beside the tensors and the module, to build `net` again."""
+def describe(
+    net: BayesianModule, *, prior: Prior | None = None, likelihood: Likelihood | None = None
+) -> dict[str, Any]:
+    """All that is needed, beside the tensors and the module, to build `net` again, perhaps with others of these parts."""
+    prior, likelihood = prior or net.prior, likelihood or net.likelihood
     return {
         "weights": {entry.name: list(entry.shape) for entry in net.layout.entries},
         "posterior": {"kind": net.posterior.kind, **net.posterior.options()},
-        "prior": {"kind": net.prior.kind, **net.prior.options()},
-        "likelihood": None if net.likelihood is None else {"kind": net.likelihood.kind, **net.likelihood.options()},
+        "prior": {"kind": prior.kind, **prior.options()},
+        "likelihood": None if likelihood is None else {"kind": likelihood.kind, **likelihood.options()},
     }
 
 
@@ -59,12 +62,8 @@ def save(net: BayesianModule, path: str | Path) -> None:
     path = Path(path)
     header = json.dumps({"format": FORMAT, "version": VERSION, **describe(net)})
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in net.state_dict().items()}
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        save_file(tensors, partial, metadata={"posterity": header, "sha256": _digest(header, tensors)})
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    metadata = {"posterity": header, "sha256": _digest(header, tensors)}
+    replace_file(path, lambda partial: save_file(tensors, partial, metadata=metadata))
 
 
 def load(path: str | Path, model: nn.Module) -> BayesianModule:

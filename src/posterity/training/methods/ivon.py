@@ -18,55 +18,100 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
+from posterity.objectives.estimate import PATH, TOTAL
+from posterity.optim import build_schedule, construct
 from posterity.optim.ivon import advance, standard_deviation
 from posterity.optim.stepping import check_betas, check_not_negative, check_positive
 from posterity.posteriors import MeanField, rho_of
 from posterity.priors import FlatGaussian
+from posterity.training.groups import ParameterGroup
+from posterity.training.methods.method import Subject, WholeMethod
+
+
+class Ivon(WholeMethod):
+    """IVON: a natural-gradient step for mean and curvature, with the prior in it."""
+
+    brings_prior = True
+    owns_sds = True
+
+    def refuse(self, subject: Subject) -> None:
+        """It needs a mean-field posterior under a Gaussian prior that stays as it is."""
+        super().refuse(subject)
+        posterior, prior, settings = subject.net.posterior, subject.prior, subject.settings
+        if not isinstance(posterior, MeanField) or not isinstance(prior, FlatGaussian):
+            raise UsageError(
+                f"ivon trains a mean-field posterior under a Gaussian prior, not {posterior.kind} under {prior.kind}"
+            )
+        if settings.learn_prior:
+            raise UsageError("'ivon' takes its weight decay from the prior once: learn_prior has no meaning for it")
+        if settings.gradient in (PATH, TOTAL):
+            raise UsageError(
+                f"gradient ({settings.gradient!r}) has no effect with optimizer 'ivon', whose steps have the prior in "
+                "them: leave it out"
+            )
+
+    def groups(self, subject: Subject) -> list[ParameterGroup]:
+        """Mean and rho as one group."""
+        settings, posterior = subject.settings, subject.net.posterior
+        assert isinstance(posterior, MeanField)
+        given = {
+            "prior": subject.prior,
+            "sizes": subject.net.layout.sizes,
+            "names": subject.net.layout.names,
+            "ess": subject.num_data / self.temperature(subject),
+        }
+        parameters = [posterior.mean, posterior.rho]
+        options = settings.optimizer_options
+        made = construct(self.name, PosteriorIVON, parameters, lr=settings.lr, given=given, options=options)
+        name, schedule_options = settings.schedule_of(sd=False)
+        schedule = build_schedule(name, epochs=settings.epochs, **schedule_options)
+        return self.with_deterministic(ParameterGroup("posterior", made, schedule), subject)
+
+    def begin(self, groups: Sequence[ParameterGroup]) -> None:
+        """The curvature starts where the network's sd is, or the sd where `hess_init` says."""
+        optimizer = groups[0].optimizer
+        assert isinstance(optimizer, PosteriorIVON)
+        optimizer.begin()
 
 
 class PosteriorIVON(torch.optim.Optimizer):
-    """Moves the `mean` and `rho` of a mean-field network from the gradients of the nll."""
+    """Moves the `mean` and `rho` of a mean-field network, in `params`, from the gradients of the nll.
+
+    `sizes` and `names` are those of the weight tensors, each with one prior scale.
+    """
 
     def __init__(
         self,
-        net: BayesianModule,
+        params: Sequence[Tensor],
         *,
-        num_data: int,
-        temperature: float,
+        prior: FlatGaussian,
+        sizes: Sequence[int],
+        names: Sequence[str],
+        ess: float,
         lr: float = 0.1,
         hess_init: float | None = None,
         beta1: float = 0.9,
         beta2: float = 0.99999,
         rescale_lr: bool = True,
     ) -> None:
-        posterior, prior = net.posterior, net.prior
-        if not isinstance(posterior, MeanField) or not isinstance(prior, FlatGaussian):
-            raise UsageError(
-                f"ivon trains a mean-field posterior under a Gaussian prior, not {posterior.kind} under {prior.kind}"
-            )
-        check_positive("temperature of ivon", temperature)
         check_not_negative("learning rate", lr)
         check_betas(beta1=beta1, beta2=beta2)
         if hess_init is not None:
             check_positive("hess_init", hess_init)
-        self.sizes = net.layout.sizes
-        self.centre = prior.centre
-        ess = num_data / temperature
-        self.deltas = [
-            _number(p, name) / ess for p, name in zip(prior.precisions(net.layout), net.layout.names, strict=True)
-        ]
+        self.sizes, self.centre, self.hess_init = list(sizes), prior.centre, hess_init
+        scales = zip(prior.precision.split(self.sizes), names, strict=True)
+        self.deltas = [_one_scale(precision, name) / ess for precision, name in scales]
         settings = {"ess": ess, "beta1": beta1, "beta2": beta2, "rescale_lr": rescale_lr}
-        super().__init__([{"params": [posterior.mean, posterior.rho]}], {"lr": lr, **settings})
-        self._begin(hess_init)
+        super().__init__([{"params": list(params)}], {"lr": lr, **settings})
 
     @torch.no_grad()
-    def _begin(self, hess_init: float | None) -> None:
+    def begin(self) -> None:
+        """Make the state of the first step; with `hess_init` this moves `rho`."""
         mean, rho = self.param_groups[0]["params"]
         ess = self.param_groups[0]["ess"]
-        if hess_init is not None:
-            wanted = [torch.full((n,), hess_init + d) for n, d in zip(self.sizes, self.deltas, strict=True)]
+        if self.hess_init is not None:
+            wanted = [torch.full((n,), self.hess_init + d) for n, d in zip(self.sizes, self.deltas, strict=True)]
             rho.copy_(rho_of(standard_deviation(torch.cat(wanted).to(rho), ess)))
         curvature = torch.nn.functional.softplus(rho).square_().mul_(ess).reciprocal_()
         initial = torch.stack([part.mean() for part in curvature.split(self.sizes)])
@@ -112,7 +157,7 @@ class PosteriorIVON(torch.optim.Optimizer):
         return torch.cat([float(group["lr"]) * initial / part for part, initial in parts])
 
 
-def _number(precision: Tensor, name: str) -> float:
-    if precision.numel() != 1:
+def _one_scale(precision: Tensor, name: str) -> float:
+    if not bool((precision == precision[0]).all()):
         raise UsageError(f"ivon needs one prior scale for all of {name}; the prior has several")
-    return precision.item()
+    return precision[0].item()

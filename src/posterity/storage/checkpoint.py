@@ -9,13 +9,11 @@ checkpoints or none. What was cut off, altered or written by another version is 
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,10 @@ import safetensors
 from safetensors.torch import save_file
 
 from posterity.core.errors import CorruptFileError, PosterityError
-from posterity.training.tree import pack, unpack
+from posterity.storage.atomic import flush, sha256
+from posterity.storage.tree import pack, unpack
 
-FORMAT, VERSION = "posterity-checkpoint", 2
+FORMAT, VERSION = "posterity-checkpoint", 3
 KEPT = 2
 NAME = re.compile(r"step-(\d{8,})(-final)?")
 
@@ -35,10 +34,11 @@ class CheckpointWarning(UserWarning):
 
 
 class Checkpoints:
-    """The checkpoints of one run."""
+    """The checkpoints of one run; `confirm` is called before each write, and raises if they are another's by now."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, confirm: Callable[[], None] = lambda: None) -> None:
         self.folder = folder
+        self._confirm = confirm
 
     def names(self) -> list[str]:
         """Names of the checkpoints, oldest first."""
@@ -47,6 +47,7 @@ class Checkpoints:
 
     def write(self, step: int, state: Mapping[str, Any], *, final: bool = False) -> Path:
         """Store `state`; on failure (a full disk) the checkpoints that exist stay as they are."""
+        self._confirm()
         place = self.folder / (f"step-{step:08d}" + ("-final" if final else ""))
         unfinished = self.folder / "unfinished"
         try:
@@ -60,14 +61,14 @@ class Checkpoints:
                 "version": VERSION,
                 "step": step,
                 "size": file.stat().st_size,
-                "sha256": _sha256(file),
+                "sha256": sha256(file),
             }
             (unfinished / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
             for path in (file, unfinished / "manifest.json", unfinished):
-                _flush(path)
+                flush(path)
             shutil.rmtree(place, ignore_errors=True)  # a damaged one that a resumed run has passed over
             unfinished.rename(place)
-            _flush(self.folder)
+            flush(self.folder)
         except (OSError, safetensors.SafetensorError) as error:
             shutil.rmtree(unfinished, ignore_errors=True)
             kept = self.names()
@@ -109,7 +110,7 @@ class Checkpoints:
             file = folder / "state.safetensors"
             if file.stat().st_size != manifest["size"]:
                 raise ValueError(f"{file.stat().st_size} bytes instead of {manifest['size']}")
-            if _sha256(file) != manifest["sha256"]:
+            if sha256(file) != manifest["sha256"]:
                 raise ValueError("its SHA-256 differs from the manifest's")
             with safetensors.safe_open(file, framework="pt") as opened:
                 tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
@@ -120,18 +121,3 @@ class Checkpoints:
             raise CorruptFileError(f"checkpoint {name} is damaged: {error}") from error
         return state
 
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while block := file.read(2**20):
-            digest.update(block)
-        return digest.hexdigest()
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
