@@ -40,7 +40,7 @@ def build_data(run: Run) -> RunData:
             train, val = train.split(run.val_fraction, generator(run.seed, "held out"))
         except DataError as error:
             raise DataError(f"{error} To hold out none: --val-fraction 0 (val_fraction=0)") from error
-    scale = Standardisation.identity(train) if run.dataset == "and" else Standardisation.of(train)
+    scale = Standardisation.of(train) if data.is_standardised(run.dataset) else Standardisation.identity(train)
     return RunData(scale.apply(train), val and scale.apply(val), scale.apply(splits.test), scale)
 
 

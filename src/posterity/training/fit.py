@@ -213,4 +213,4 @@ def as_dataset(data: Data) -> Dataset:
             f"training data are a posterity.Dataset or a pair (x, y) of arrays, not a {type(data).__name__}; "
             "data are kept in memory as tensors, so that no loader is needed"
         )
-    return data if isinstance(data, Dataset) else Dataset.from_arrays(*data)
+    return data if isinstance(data, Dataset) else Dataset.from_arrays(*data).to(torch.float32)
