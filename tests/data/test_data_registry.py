@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from posterity import data
 from posterity.core.errors import CorruptFileError, FetchError, UnknownNameError, UsageError
@@ -42,6 +43,7 @@ def test_embedded_sets_are_what_their_description_says(info):
     assert info.available
     assert (len(splits.train), len(splits.test)) == (info.num_train, info.num_test)
     for part in (splits.train, data.load_test(info.name)):
+        assert part.x.dtype == torch.float32
         assert (part.name, part.task, part.input_shape, part.num_classes) == (
             info.name,
             info.task,

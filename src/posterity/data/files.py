@@ -79,10 +79,10 @@ def read_inputs(path: Path, *, target: str | None = None, columns: Sequence[str]
         missing = [name for name in columns if name not in place]
         if missing:
             raise DataError(f"{path} lacks the column {listed(missing)} that the network was trained on.")
-        keep = [place[name] for name in columns or names if columns or name != target]
-        if not keep:
+        wanted = columns or [name for name in names if name != target]
+        if not wanted:
             raise DataError(f"{path} has no column but the target '{target}'.")
-        values: NDArray[np.generic] = table[:, keep]
+        values: NDArray[np.generic] = table[:, [place[name] for name in wanted]]
     else:
         arrays = read_npz(path)
         if "x" not in arrays and len(arrays) != 1:

@@ -42,12 +42,9 @@ def diabetes() -> Splits:
 
 def _splits(parts: list[NDArray[np.generic]], name: str, num_classes: int | None) -> Splits:
     x_train, x_test, y_train, y_test = parts
-    splits = Splits(
-        Dataset.from_arrays(x_train, y_train, num_classes=num_classes, name=name),
-        Dataset.from_arrays(x_test, y_test, num_classes=num_classes, name=name),
-    )
-    # A few digits each, which float32 holds.
-    return Splits(splits.train.to(torch.float32), splits.test.to(torch.float32))
+    train = Dataset.from_arrays(x_train, y_train, num_classes=num_classes, name=name)
+    test = Dataset.from_arrays(x_test, y_test, num_classes=num_classes, name=name)
+    return Splits(train.to(torch.float32), test.to(torch.float32))  # a few digits each, which float32 holds
 
 
 DATASETS = {
