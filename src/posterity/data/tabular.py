@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from posterity.data.dataset import Dataset, Splits
+from posterity.data.dataset import Dataset
+from posterity.data.entry import Entry
+from posterity.data.splits import Splits
 
 _TEST_FRACTION = 0.2
 _SPLIT_SEED = 0  # the test set is the same for everyone, whatever the seed of a run
@@ -17,9 +20,8 @@ def digits() -> Splits:
     from sklearn.model_selection import train_test_split
 
     source = load_digits()
-    images = source.images[:, None].astype(np.float32)
     parts = train_test_split(
-        images,
+        source.images[:, None],
         source.target,
         test_size=_TEST_FRACTION,
         random_state=_SPLIT_SEED,
@@ -40,7 +42,12 @@ def diabetes() -> Splits:
 
 def _splits(parts: list[NDArray[np.generic]], name: str, num_classes: int | None) -> Splits:
     x_train, x_test, y_train, y_test = parts
-    return Splits(
-        Dataset.from_arrays(x_train, y_train, num_classes=num_classes, name=name),
-        Dataset.from_arrays(x_test, y_test, num_classes=num_classes, name=name),
-    )
+    train = Dataset.from_arrays(x_train, y_train, num_classes=num_classes, name=name)
+    test = Dataset.from_arrays(x_test, y_test, num_classes=num_classes, name=name)
+    return Splits(train.to(torch.float32), test.to(torch.float32))  # a few digits each, which float32 holds
+
+
+DATASETS = {
+    "digits": Entry(task="classification", shape=(1, 8, 8), num_train=1437, num_test=360, num_classes=10, load=digits),
+    "diabetes": Entry(task="regression", shape=(10,), num_train=353, num_test=89, load=diabetes),
+}
