@@ -9,7 +9,7 @@ import typer
 
 from posterity.cli.output import note, print_json
 from posterity.data import read_inputs
-from posterity.experiments import load_trained, write_predictions
+from posterity.experiments import load_run, write_predictions
 from posterity.prediction import DEFAULT_SAMPLES
 
 
@@ -27,7 +27,7 @@ def predict_command(
 
     Example: posterity predict runs/first images.npz --out predictions.csv
     """
-    trained = load_trained(run)
+    trained = load_run(run)
     if average:
         trained = trained.average()
     x = read_inputs(inputs, target=target, columns=trained.columns)

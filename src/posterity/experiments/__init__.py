@@ -6,7 +6,7 @@ from posterity.experiments.execute import evaluate_run, execute
 from posterity.experiments.predictions import write_predictions
 from posterity.experiments.record import Record
 from posterity.experiments.run import Run
-from posterity.experiments.trained import Trained, load_trained
+from posterity.experiments.trained import Trained, load_run
 
 __all__ = [
     "NOISE",
@@ -18,6 +18,6 @@ __all__ = [
     "evaluate",
     "evaluate_run",
     "execute",
-    "load_trained",
+    "load_run",
     "write_predictions",
 ]

@@ -14,7 +14,7 @@ from posterity.experiments.evaluate import Evaluation, evaluate
 from posterity.experiments.predictions import write_stored
 from posterity.experiments.record import Record
 from posterity.experiments.run import Run
-from posterity.experiments.trained import description, load_trained
+from posterity.experiments.trained import description, load_run
 from posterity.prediction import DEFAULT_SAMPLES
 from posterity.storage import RunDirectory, merge_json
 from posterity.training import CHECKPOINT_SECONDS, Callback, Training, carry_out, plan
@@ -68,7 +68,7 @@ def execute(
             "threads": torch.get_num_threads(),
             "last": result.history[-1],
         }
-        found = evaluate(load_trained(folder), samples=samples, seed=run.seed, ood=ood)
+        found = evaluate(load_run(folder), samples=samples, seed=run.seed, ood=ood)
         directory.confirm()
         _store(directory, summary, found, samples=samples, seed=run.seed)
     return Record.read(folder)
@@ -78,7 +78,7 @@ def evaluate_run(
     folder: str | Path, *, samples: int = DEFAULT_SAMPLES, seed: int = 0, ood: Sequence[str] = ()
 ) -> Record:
     """Evaluate the run in `folder`, as it stands, and store numbers and predictions there."""
-    found = evaluate(load_trained(folder), samples=samples, seed=seed, ood=ood)
+    found = evaluate(load_run(folder), samples=samples, seed=seed, ood=ood)
     _store(RunDirectory(folder), {}, found, samples=samples, seed=seed)
     return Record.read(folder)
 

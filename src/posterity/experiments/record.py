@@ -10,7 +10,7 @@ from typing import Any
 
 from posterity.experiments.predictions import Stored, read_stored
 from posterity.experiments.run import Run
-from posterity.experiments.trained import Trained, load_trained
+from posterity.experiments.trained import Trained, load_run
 from posterity.storage import EpochRecord, RunDirectory, read_history, read_json
 
 
@@ -74,7 +74,7 @@ class Record:
 
     def load(self) -> Trained:
         """The trained network."""
-        return load_trained(self.folder)
+        return load_run(self.folder)
 
     def columns(self) -> dict[str, dict[str, float]]:
         """The metrics as columns of a table: the test data, data from elsewhere; the average's beside the last's."""

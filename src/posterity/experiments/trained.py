@@ -59,7 +59,7 @@ class Trained:
 
 
 def description(run: Run, parts: RunData, net: BayesianModule) -> dict[str, Any]:
-    """What `load_trained` needs beside the weights: plain values and tensors for a checkpoint."""
+    """What `load_run` needs beside the weights: plain values and tensors for a checkpoint."""
     assert net.likelihood is not None
     path = Path(run.dataset)
     # Names of a .csv file's input columns, so that predictions find them by name.
@@ -74,7 +74,7 @@ def description(run: Run, parts: RunData, net: BayesianModule) -> dict[str, Any]
     }
 
 
-def load_trained(path: str | Path) -> Trained:
+def load_run(path: str | Path) -> Trained:
     """The network of the run in `path`, from its newest whole checkpoint."""
     directory = RunDirectory(path)
     run = Run.read(directory.config)

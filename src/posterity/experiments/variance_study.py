@@ -12,7 +12,7 @@ from posterity.core.errors import UsageError
 from posterity.estimators import ESTIMATORS
 from posterity.experiments.build import build_data, build_network
 from posterity.experiments.run import Run
-from posterity.experiments.trained import load_trained
+from posterity.experiments.trained import load_run
 from posterity.objectives import GRADIENTS, GradientVariance, check_estimate, gradient_variance
 from posterity.objectives.baseline import LEAVE_ONE_OUT
 
@@ -70,7 +70,7 @@ def _network(given: dict[str, Any], trained: Path | None) -> tuple[Run, Bayesian
         run = Run.of(**given)
         return run, build_network(run, build_data(run).train)
     _refuse_fixed(given)
-    loaded = load_trained(trained)
+    loaded = load_run(trained)
     return Run.of(**{**loaded.run.model_dump(), **given}), loaded.net
 
 

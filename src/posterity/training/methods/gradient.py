@@ -50,6 +50,11 @@ class Recipe:
 class Gradient(Method):
     """The optimiser of that name, and perhaps another for the standard deviations."""
 
+    @property
+    def default_lr(self) -> float:
+        """The optimiser's."""
+        return OPTIMIZERS[self.name].lr
+
     def refuse(self, subject: Subject) -> None:
         """Settings of standard deviations where there are none, or twice."""
         settings, posterior = subject.settings, subject.net.posterior

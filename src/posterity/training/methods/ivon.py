@@ -13,6 +13,7 @@ Shen et al., Variational learning is effective for large deep networks, 2024 (24
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
 
 import torch
@@ -34,6 +35,12 @@ class Ivon(WholeMethod):
 
     brings_prior = True
     owns_sds = True
+
+    @property
+    def default_lr(self) -> float:
+        """Its optimiser's."""
+        rate: float = signature(PosteriorIVON).parameters["lr"].default
+        return rate
 
     def refuse(self, subject: Subject) -> None:
         """It needs a mean-field posterior under a Gaussian prior that stays as it is."""

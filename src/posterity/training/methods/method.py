@@ -51,6 +51,11 @@ class Method(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
 
+    @property
+    def default_lr(self) -> float | None:
+        """The rate if none is given; None where it follows from the data."""
+        return None
+
     @abstractmethod
     def refuse(self, subject: Subject) -> None:
         """Refuse settings and networks that it cannot train; changes nothing."""
