@@ -10,7 +10,8 @@
                  triangular   floor + (1 - floor) (1 - |2 u - 1|)             up, then down
                  cosine       floor + (1 - floor) (1 + cos(pi u)) / 2         restarts
     one-cycle  from `start` up to 1 over the first share `peak`, then down to `end`, both along half a cosine
-    plateau    multiplied by `drop`, not below `floor`, after `patience` epochs without a better metric
+    plateau    multiplied by `drop`, not below `floor`, when more than `patience` epochs in a row were without progress,
+               as PyTorch's ReduceLROnPlateau does
 
 A warm-up over a share w of the training ramps linearly, (t / w) * factor(0), and leaves the rest of the training
 to the schedule, whose t then runs from 0 to 1. All but `plateau` are pure functions of t: they have no state to
@@ -51,7 +52,7 @@ class Constant(Schedule):
     """Always the base rate."""
 
     def factor(self, progress: float) -> float:
-        """1."""
+        """1, always."""
         return 1.0
 
 
@@ -145,7 +146,10 @@ class OneCycle(Schedule):
 
 @dataclass
 class Plateau(Schedule):
-    """Multiplied by `drop` after `patience` epochs without a better `metric`, down to `floor`."""
+    """Multiplied by `drop` after `patience` + 1 epochs without a better `metric`, down to `floor`.
+
+    Better is by `threshold` times the best so far, whose sign does not matter (PyTorch's does).
+    """
 
     metric: str = "nll"
     patience: int = 3
@@ -158,9 +162,9 @@ class Plateau(Schedule):
 
     def __post_init__(self) -> None:
         _check_shares(drop=self.drop, floor=self.floor)
-        if self.patience < 1 or self.threshold < 0:
+        if self.patience < 0 or self.threshold < 0:
             raise UsageError(
-                f"a plateau needs a patience of at least 1 and a threshold of at least 0, not {self.patience} "
+                f"a plateau needs a patience of at least 0 and a threshold of at least 0, not {self.patience} "
                 f"and {self.threshold}"
             )
 
@@ -178,7 +182,7 @@ class Plateau(Schedule):
             self.best, self.waited = value, 0
             return
         self.waited += 1
-        if self.waited >= self.patience:
+        if self.waited > self.patience:
             self.current, self.waited = max(self.current * self.drop, self.floor), 0
 
     def state(self) -> dict[str, Any]:
