@@ -128,7 +128,10 @@ class AdaBayes(BlockOptimizer):
         return move
 
     def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
-        """s2_post from the s2_prior that it was made into (which itself is given if all was forgotten)."""
+        """Of <g>: s2_post, times what makes g that of a sum.
+
+        From the s2_prior that it was made into (which itself is given if all was forgotten).
+        """
         eta2, forget = self._spread(group)
         prior: Tensor = 1 / state["precision"]
         return schedule_ratio(group) * summed(group) * ((prior - eta2) / forget if forget else prior)
@@ -173,7 +176,7 @@ class AdaBayesFP(AdaBayes):
         return move
 
     def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
-        """s2_post, times what makes the gradient that of a sum."""
+        """Of <g>: s2_post, times what makes g that of a sum."""
         mean_square = state["v"] / (1 - group["betas"][1] ** state["step"])
         half = sgd_share(group)
         root: Tensor = (mean_square + half**2).sqrt_()

@@ -108,7 +108,7 @@ class YellowFin(BlockOptimizer):
         return self._tuning.smoothed(self.defaults["beta"])
 
     def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
-        """One for all."""
+        """Of the momentum u, one for all: factor rate ramp."""
         return torch.tensor(self._rate(group))
 
     def _rate(self, group: Group) -> float:
