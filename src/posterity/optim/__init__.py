@@ -2,7 +2,14 @@
 
 from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound, AMSBound
-from posterity.optim.build import OPTIMIZERS, Recipe, build_optimizer, try_options
+from posterity.optim.build import (
+    OPTIMIZERS,
+    Recipe,
+    build_optimizer,
+    check_optimizer_options,
+    optimizer_options,
+    try_options,
+)
 from posterity.optim.ivon import IVON
 from posterity.optim.rates import effective_rates
 from posterity.optim.schedules import SCHEDULES, Constant, Cosine, Schedule, Step, build_schedule
@@ -27,6 +34,8 @@ __all__ = [
     "YellowFin",
     "build_optimizer",
     "build_schedule",
+    "check_optimizer_options",
     "effective_rates",
+    "optimizer_options",
     "try_options",
 ]

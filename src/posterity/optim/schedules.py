@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from posterity.core.errors import UsageError, unknown_name
-from posterity.optim.options import check_options
+from posterity.core.options import Option, check_options, options_of
 
 
 class Schedule:
@@ -258,6 +258,10 @@ SCHEDULES: dict[str, type[Schedule]] = {
 }
 
 
+# What every schedule can be told.
+RHYTHM = {"warmup": Option(0.0, ("number",)), "by": Option("step", ("word",))}
+
+
 def build_schedule(name: str, *, epochs: int | None = None, **options: Any) -> Schedule:
     """A schedule by its name.
 
@@ -266,9 +270,8 @@ def build_schedule(name: str, *, epochs: int | None = None, **options: Any) -> S
     """
     if name not in SCHEDULES:
         raise unknown_name("schedule", name, SCHEDULES)
-    own = {f.name: f.default for f in fields(SCHEDULES[name]) if f.init}  # type: ignore[arg-type]
-    check_options(f"schedule '{name}'", options, {**own, "warmup": 0.0, "by": "step"})
-    warmup, by = options.pop("warmup", 0.0), options.pop("by", "step")
+    check_options(f"schedule '{name}'", options, {**options_of(SCHEDULES[name]), **RHYTHM})
+    warmup, by = (options.pop(key, option.default) for key, option in RHYTHM.items())
     schedule = SCHEDULES[name](**options)
     if warmup:
         schedule = WarmUp(schedule, warmup)
