@@ -18,7 +18,8 @@ from posterity.data import Dataset, Standardisation
 from posterity.experiments.run import Run
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.models import build_model
-from posterity.priors import FromPenalty, Gaussian, Laplace, PriorRule, ScaleMixture, StudentT
+from posterity.priors import FromPenalty, PriorRule
+from posterity.priors import build_prior as prior_named
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,7 @@ def build_prior(run: Run) -> PriorRule:
         if chosen or run.learn_prior:
             raise UsageError(f"a penalty is a prior: leave out {', '.join(chosen) or 'learn_prior'}")
         return FromPenalty(run.penalty, run.penalty_factor)
-    if run.prior == "mixture":
-        return ScaleMixture(sd1=run.prior_scale)
-    shapes = {"gaussian": Gaussian, "laplace": Laplace, "student_t": StudentT}
-    if run.prior not in shapes:
-        raise unknown_name("prior", run.prior, [*shapes, "mixture"])
-    rule: PriorRule = shapes[run.prior](run.prior_scale)
-    return rule
+    return prior_named(run.prior, scale=run.prior_scale)
 
 
 def _select(run: Run, model: nn.Module) -> list[str] | None:

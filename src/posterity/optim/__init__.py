@@ -12,6 +12,7 @@ from posterity.optim.build import (
 )
 from posterity.optim.ivon import IVON
 from posterity.optim.rates import effective_rates
+from posterity.optim.regions import robust_rates, stable_rate
 from posterity.optim.schedules import SCHEDULES, Constant, Cosine, Schedule, Step, build_schedule
 from posterity.optim.sgld import SGLD, SampleCollector
 from posterity.optim.yellowfin import YellowFin
@@ -37,5 +38,7 @@ __all__ = [
     "check_optimizer_options",
     "effective_rates",
     "optimizer_options",
+    "robust_rates",
+    "stable_rate",
     "try_options",
 ]

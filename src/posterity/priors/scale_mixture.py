@@ -59,6 +59,29 @@ class ScaleMixture:
         return FlatMixture(sd1, sd2, centre_of(self.mean, layout, weights), pi=self.pi)
 
 
+def mixture(
+    *,
+    scale: float | str | Callable[[int, int], float] = ScaleMixture.sd1,
+    mean: float | str = ScaleMixture.mean,  # type: ignore[assignment]
+    pi: float = ScaleMixture.pi,
+    sd2: float | str | None = None,
+    ratio: float | None = None,
+) -> ScaleMixture:
+    """By its wide part, the slab, which has `scale` and share `pi`.
+
+    The spike has `sd2` (a number or a rule), or `scale` / `ratio` in each layer, or by default what ScaleMixture gives.
+    """
+    if sd2 is not None and ratio is not None:
+        raise UsageError(f"the mixture's spike has sd2 ({sd2}) or a ratio to the slab ({ratio}), not both")
+    narrow: float | str | Callable[[int, int], float] = ScaleMixture.sd2 if sd2 is None else sd2
+    if ratio is not None:
+        if not (math.isfinite(ratio) and ratio >= 1):
+            raise UsageError(f"the mixture's ratio of slab to spike is a number of at least 1, not {ratio}")
+        wide = scale_rule(scale)
+        narrow = lambda n_in, n_out: wide(n_in, n_out) / ratio  # noqa: E731
+    return ScaleMixture(pi, scale, narrow, mean)
+
+
 class FlatMixture(Prior):
     """Independent mixtures of two Gaussians over the flat vector."""
 
