@@ -19,7 +19,7 @@ from posterity.core.randomness import generator
 from posterity.data import Dataset
 from posterity.experiments.train import TrainedRun
 from posterity.likelihoods import Prediction
-from posterity.training.scoring import score
+from posterity.metrics import score
 
 NOISE = "noise"
 
@@ -106,7 +106,7 @@ def evaluate(
     average = None
     if trained.averaged is not None:
         average = evaluate(trained.average(), samples=samples, seed=seed, ood=ood, test=test)
-    return Evaluation(score(prediction, test), shifted, prediction, test.y, confidences, average)
+    return Evaluation(score(prediction, test.y, test.task), shifted, prediction, test.y, confidences, average)
 
 
 def _shifted_inputs(trained: TrainedRun, name: str, test: Dataset, seed: int) -> Tensor:

@@ -16,11 +16,11 @@ from posterity.averaging import AVERAGES, HWA, SWA, reestimate_batch_norm
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
 from posterity.core.randomness import derive
+from posterity.metrics import brief_score
 from posterity.posteriors import POSTERIORS
 from posterity.saving import describe
 from posterity.training.callbacks import Callback
 from posterity.training.history import Record
-from posterity.training.scoring import brief_score
 from posterity.training.settings import Settings
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ class Averaging(Callback):
             settings = training.settings
             seed = derive(settings.seed, f"validation/{training.epoch}")
             prediction = averaged.predict(training.val.x, settings.val_samples, seed=seed)
-            record |= {f"val_average_{k}": v for k, v in brief_score(prediction, training.val).items()}
+            record |= {
+                f"val_average_{k}": v for k, v in brief_score(prediction, training.val.y, training.val.task).items()
+            }
         if training.stopped:
             training.averaged = averaged
 

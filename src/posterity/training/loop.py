@@ -24,6 +24,7 @@ from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batches, Dataset
 from posterity.estimators import several_uses
 from posterity.likelihoods import Likelihood
+from posterity.metrics import brief_score
 from posterity.objectives import Loss, MovingBaseline, kl_by_weight, kl_weights, learn_scale, negative_elbo
 from posterity.objectives.baseline import MOVING
 from posterity.objectives.tempering import as_rule
@@ -33,7 +34,6 @@ from posterity.training.callbacks import Callback
 from posterity.training.diagnostics import ADVICE, group_diagnostics, health_warnings, non_finite, signal_to_noise
 from posterity.training.groups import active, build_groups, step_groups
 from posterity.training.history import History, Record
-from posterity.training.scoring import brief_score
 from posterity.training.settings import Settings
 
 
@@ -139,7 +139,7 @@ class Training:
         if self.val is not None:
             seed = derive(self.settings.seed, f"validation/{self.epoch}")
             prediction = self.net.predict(self.val.x, self.settings.val_samples, seed=seed)
-            record |= {f"val_{k}": v for k, v in brief_score(prediction, self.val).items()}
+            record |= {f"val_{k}": v for k, v in brief_score(prediction, self.val.y, self.val.task).items()}
             self._keep_best(record)
         self.sums = dict.fromkeys(self.sums, 0.0)
         if not self.stopped and self.epoch >= self.settings.epochs:
