@@ -201,15 +201,15 @@ class Wrapped(Schedule):
     schedule: Schedule
 
     def observe(self, record: Mapping[str, Any]) -> None:
-        """Pass it on."""
+        """Show the record to the schedule within."""
         self.schedule.observe(record)
 
     def state(self) -> dict[str, Any]:
-        """The schedule's."""
+        """What a checkpoint must keep of the schedule within."""
         return self.schedule.state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """The schedule's."""
+        """The inverse of `state`."""
         self.schedule.restore(state)
 
 

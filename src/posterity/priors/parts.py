@@ -82,12 +82,12 @@ class FlatParts(Prior):
 
     @property
     def mean(self) -> Tensor:
-        """(N,)."""
+        """Mean of each weight (N,)."""
         return self._put([prior.mean.expand(len(prior.sd)) for prior in self._priors()])
 
     @property
     def sd(self) -> Tensor:
-        """(N,)."""
+        """Standard deviation of each weight (N,)."""
         return self._put([prior.sd for prior in self._priors()])
 
     def log_density_by_weight(self, weights: Tensor) -> Tensor:

@@ -94,12 +94,12 @@ class FlatPenalty(Prior):
 
     @property
     def mean(self) -> Tensor:
-        """Zero (1,)."""
+        """Zero for all weights (1,)."""
         return self.factors.new_zeros(1)
 
     @property
     def sd(self) -> Tensor:
-        """(N,)."""
+        """Standard deviation of each weight (N,)."""
         if self.penalty.squared:
             each = [(0.5 / c).sqrt() for c in self.factors]
         else:

@@ -101,7 +101,7 @@ class FlatMixture(Prior):
 
     @property
     def mean(self) -> Tensor:
-        """(N,), or (1,) where it is zero for all."""
+        """Mean of each weight (N,), or (1,) where it is zero for all."""
         return self.sd1.new_zeros(1) if self.centre is None else self.centre
 
     @property
@@ -115,12 +115,12 @@ class FlatMixture(Prior):
         return torch.logaddexp(*(_log_part(square, sd, share) for sd, share in self._components()))
 
     def expected_log_density(self, mean: Tensor, sd: Tensor) -> Tensor:
-        """See the header."""
+        """Each weight's share (N,) of E log prior(w), by the quadrature of the header."""
 
-        def part(mean: Tensor, sd: Tensor, where: slice) -> Tensor:
-            return self.part(where)._expected(mean, sd)
+        def chunk(mean: Tensor, sd: Tensor, where: slice) -> Tensor:
+            return self.restricted(where)._expected(mean, sd)
 
-        return in_chunks(part, mean, sd, LEGENDRE.get(mean.dtype, FEW))
+        return in_chunks(chunk, mean, sd, LEGENDRE.get(mean.dtype, FEW))
 
     def sample(self, noise: Tensor) -> Tensor:
         """Weights (S, N) for standard normal `noise` (S, N): the quantile of Phi(noise), by bisection.
