@@ -15,7 +15,7 @@ from posterity.objectives import kl_by_weight, kl_divergence
 from posterity.posteriors import MeanField, Point
 from posterity.priors import PRIORS as REGISTERED
 from posterity.priors import (
-    RULES,
+    SCALES,
     FromPenalty,
     Gaussian,
     Laplace,
@@ -31,7 +31,7 @@ WEIGHTS = LAYOUT.flatten(dict(MODEL.named_parameters())).detach().double()
 GRID = np.linspace(-6, 8, 1401)
 TWO_HILLS = np.logaddexp(-((GRID - 1.5) ** 2), -2 * (GRID + 1) ** 2)
 PRIORS = {
-    **{f"gaussian {rule}": Gaussian(rule) for rule in RULES},
+    **{f"gaussian {rule}": Gaussian(rule) for rule in SCALES},
     "gaussian number": Gaussian(0.3),
     "gaussian centred": Gaussian(0.3, mean=-0.5),
     "gaussian pretrained": Gaussian("kaiming", mean="pretrained"),

@@ -13,7 +13,7 @@ from posterity.core.errors import DataError, UsageError
 from posterity.experiments import Run, evaluate, load_run, predict_inputs, train_run
 from posterity.experiments.evaluate import in_own_units
 from posterity.likelihoods import Prediction
-from posterity.training.scoring import brief_score, score
+from posterity.metrics import brief_score, score
 
 TINY = {"model": "mlp", "hidden": (8,), "epochs": 2}
 
@@ -44,7 +44,7 @@ def test_own_units_by_hand(runs):
     assert y.noise.flatten().tolist() == pytest.approx([0.04 * sd**2] * 2)
     target = data.Dataset(torch.zeros(1, 10), torch.tensor([[mean + 0.8 * sd]]), "regression")
     standard = data.Dataset(torch.zeros(1, 10), torch.tensor([[0.8]]), "regression")
-    own, raw = score(y, target), score(z, standard)
+    own, raw = score(y, target.y, target.task), score(z, standard.y, standard.task)
     assert own["rmse"] == pytest.approx(0.3 * sd, rel=1e-4)
     assert own["log_likelihood"] == pytest.approx(raw["log_likelihood"] - math.log(sd), rel=1e-4)
     densities = [math.exp(-0.5 * (0.8 - m) ** 2 / 0.04) / math.sqrt(2 * math.pi * 0.04) for m in (0.4, 0.6)]
@@ -58,7 +58,7 @@ def test_scores_by_hand():
     mean = samples.mean(0)
     prediction = Prediction(mean, torch.zeros(2), torch.zeros(2), samples, confidence=mean.amax(-1))
     dataset = data.Dataset(torch.zeros(2, 1), torch.tensor([0, 0]), "classification", 2)
-    found = score(prediction, dataset)
+    found = score(prediction, dataset.y, dataset.task)
     assert found.keys() == {
         "accuracy", "nll", "expected_nll", "ece", "brier", "confidence", "entropy", "aleatoric", "epistemic",
     }  # fmt: skip
@@ -66,14 +66,15 @@ def test_scores_by_hand():
     assert found["nll"] == pytest.approx(-(math.log(0.7) + math.log(0.3)) / 2)
     assert found["expected_nll"] == pytest.approx(-sum(map(math.log, (0.8, 0.5, 0.6, 0.1))) / 4, rel=1e-5)
     assert found["confidence"] == pytest.approx(0.7)
-    brief = brief_score(prediction, dataset)
+    brief = brief_score(prediction, dataset.y, dataset.task)
     assert brief == {"nll": found["nll"], "accuracy": 0.5}
 
 
 def test_regression_keys(runs):
     found = evaluate(runs["diabetes"], samples=4)
     assert found.test.keys() == {
-        "rmse", "log_likelihood", "expected_log_likelihood", "crps", "coverage_95", "aleatoric", "epistemic",
+        "rmse", "log_likelihood", "expected_log_likelihood", "crps", "coverage_90", "coverage_95", "aleatoric",
+        "epistemic",
     }  # fmt: skip
     assert found.as_dict() == {"test": found.test}
     assert found.test["expected_log_likelihood"] <= found.test["log_likelihood"]  # Jensen

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from posterity.core.errors import UnknownNameError, UsageError
-from posterity.optim import OPTIMIZERS, build_optimizer
+from posterity.optim import OPTIMIZERS, build_optimizer, check_optimizer_options, optimizer_options
 
 
 def group(*values):
@@ -56,3 +56,32 @@ def test_unknown_names_and_settings():
         build_optimizer("adam", group([1.0]), warmth=3)
     with pytest.raises(UsageError, match="optimizer 'adam'"):
         build_optimizer("adam", group([1.0]), betas=(2.0, 0.9))
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_options_by_signature(name):
+    options = optimizer_options(name)
+    assert not {"self", "params", "lr"} & set(options)
+    assert set(OPTIMIZERS[name].settings) | set(OPTIMIZERS[name].needs) <= set(options)
+    for key, value in OPTIMIZERS[name].settings.items():
+        assert options[key] == value
+    check_optimizer_options(name, {k: v for k, v in options.items() if v is not None})
+
+
+def test_options_are_checked_without_building_anything(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("built")
+
+    monkeypatch.setattr(torch.nn, "Parameter", refuse)
+    check_optimizer_options("adabayes", {"batch_size": 3, "betas": (0.8, 0.9)})
+    check_optimizer_options("ivon", {"ess": 3.0})
+    for name, options, message in (
+        ("adm", {}, "Did you mean 'adam'"),
+        ("adam", {"beta": (0.1, 0.2)}, "Did you mean 'betas'"),
+        ("sgd", {"nesterov": 1}, "true or false"),
+        ("ivon", {"ess": "all"}, "takes a number, not 'all'"),
+        ("adabayes", {"batch_size": "all"}, "takes a number, not 'all'"),
+        ("adam", {"capturable": "yes"}, "true or false, such as false, not 'yes'"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            check_optimizer_options(name, options)

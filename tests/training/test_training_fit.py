@@ -12,14 +12,14 @@ from torch import nn
 import posterity as pt
 from posterity import data
 from posterity.core.errors import DataError, UsageError
+from posterity.metrics import score
 from posterity.models import mlp
-from posterity.training.scoring import score
 
 
 def test_learns_digits(digits):
     net = pt.bayesian(mlp((1, 8, 8), 10, hidden=(32,)), rho=-5.0, seed=0)
     result = pt.fit(net, digits.train, epochs=15, batch_size=50, lr=5e-3, temperature=0.1)
-    metrics = score(net.predict(digits.test.x, 16, seed=0), digits.test)
+    metrics = score(net.predict(digits.test.x, 16, seed=0), digits.test.y, digits.test.task)
     assert metrics["accuracy"] > 0.93
     assert metrics["nll"] < 0.35
     assert result.history[-1]["nll"] < 0.3 * result.history[0]["nll"]
@@ -33,7 +33,7 @@ def test_learns_the_function_and_the_noise_of_a_regression():
     torch.manual_seed(0)
     net = pt.bayesian(mlp((1,), 1, hidden=(32, 32), activation="tanh"), prior=pt.Gaussian(1.0), rho=-5.0, seed=0)
     pt.fit(net, splits.train, epochs=300, batch_size=25, lr=1e-2, temperature=0.05)
-    metrics = score(net.predict(splits.test.x, 32, seed=0), splits.test)
+    metrics = score(net.predict(splits.test.x, 32, seed=0), splits.test.y, splits.test.task)
     assert metrics["rmse"] < 0.17  # the noise's own sd is 0.1, that of the targets 0.8
     sd = nn.functional.softplus(net.likelihood.rho).item()
     assert 0.07 < sd < 0.2  # began at log 2 = 0.69

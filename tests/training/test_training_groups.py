@@ -159,7 +159,7 @@ def test_plateau_takes_nll_for_means_and_kl_for_standard_deviations():
         ({"schedule": "plateau", "schedule_options": {"patence": 3}}, "'patence'.*Did you mean 'patience'"),
         ({"schedule": "plateau", "schedule_options": {"patience": "long"}}, "a number such as 3, not 'long'"),
         ({"schedule": "plateau", "schedule_options": {"drop": -1.0}}, r"drop must lie in \[0, 1\], not -1"),
-        ({"schedule": "plateau", "schedule_options": {"patience": 0}}, "patience of at least 1"),
+        ({"schedule": "plateau", "schedule_options": {"patience": -1}}, "patience of at least 0"),
         ({"schedule": "step", "schedule_options": {"milestones": 0.5}}, "numbers such as 0.5:0.75, not 0.5"),
         ({"schedule": "step", "schedule_options": {"milestones": (5.0,)}}, "milestone 1 must lie"),
         ({"schedule_options": {"by": "epocs"}}, "Did you mean 'epoch'"),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from inspect import Parameter, signature
+from inspect import signature
 from typing import Any
 
 import torch
 
 from posterity.core.errors import UsageError, unknown_name
+from posterity.core.options import Option, check_options, options_of
 from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound
 from posterity.optim.ivon import IVON
-from posterity.optim.options import check_options
 from posterity.optim.sgld import SGLD
 from posterity.optim.yellowfin import YellowFin
 
@@ -56,28 +56,33 @@ OPTIMIZERS: dict[str, Recipe] = {
 }
 
 
-def try_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse what the optimiser `name` would refuse, before there is anything to optimise."""
-    if options:
-        check_options(f"optimizer '{name}'", options, _defaults(OPTIMIZERS[name]))
-        given = dict.fromkeys(OPTIMIZERS[name].needs, 1)
-        build_optimizer(name, [{"params": [torch.nn.Parameter(torch.zeros(1))]}], **{**given, **options})
+def optimizer_options(name: str) -> dict[str, Any]:
+    """What the optimiser `name` can be told beside its parameters and its rate, with the defaults."""
+    return {key: option.default for key, option in _known(name).items()}
 
 
-def _defaults(recipe: Recipe) -> dict[str, Any]:
-    """What it can be told beside its parameters and its rate."""
-    taken = {k: p.default for k, p in signature(recipe.make).parameters.items() if k not in ("self", "params", "lr")}
-    return {k: 1 if default is Parameter.empty else default for k, default in taken.items()}
+def check_optimizer_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an unknown optimiser, and options that it does not take or that are of another kind than it takes."""
+    check_options(f"optimizer '{name}'", options, _known(name))
+
+
+def _known(name: str) -> dict[str, Option]:
+    if name not in OPTIMIZERS:
+        raise unknown_name("optimizer", name, OPTIMIZERS)
+    recipe = OPTIMIZERS[name]
+    known = options_of(recipe.make, beside=("self", "params", "lr"))
+    return {key: option._replace(default=recipe.settings.get(key, option.default)) for key, option in known.items()}
+
+
+try_options = check_optimizer_options  # until training.settings calls it by its name
 
 
 def build_optimizer(
     name: str, groups: Iterable[dict[str, Any]], *, lr: float | None = None, **settings: Any
 ) -> torch.optim.Optimizer:
     """The optimiser `name` over parameter `groups`; `lr` None takes its default rate."""
-    if name not in OPTIMIZERS:
-        raise unknown_name("optimizer", name, OPTIMIZERS)
+    check_optimizer_options(name, settings)
     recipe = OPTIMIZERS[name]
-    check_options(f"optimizer '{name}'", settings, _defaults(recipe))
     rate = recipe.lr if lr is None else lr
     if not rate > 0:
         raise UsageError(f"the learning rate must be positive, not {rate}")

@@ -52,7 +52,7 @@ class FlatLaplace(LocationScale):
         return -noise.sign() * tail * math.sqrt(0.5)
 
     def expected_log_density(self, mean: Tensor, sd: Tensor) -> Tensor:
-        """In closed form."""
+        """Each weight's share (N,) of E log prior(w), by the folded normal's mean."""
         distance = expected_abs(mean - self.mean, sd) / self.spread
         return -math.sqrt(2) * distance - 0.5 * math.log(2) - self.spread.log()
 

@@ -61,18 +61,18 @@ class Prior(nn.Module, ABC):
         By Gauss-Hermite quadrature, unless the prior knows better.
         """
 
-        def part(mean: Tensor, sd: Tensor, where: slice) -> Tensor:
+        def chunk(mean: Tensor, sd: Tensor, where: slice) -> Tensor:
             nodes, weights = hermite(NODES, mean)
-            return (weights * self.part(where).log_density_by_weight(mean + sd * nodes)).sum(0)
+            return (weights * self.restricted(where).log_density_by_weight(mean + sd * nodes)).sum(0)
 
-        return in_chunks(part, mean, sd, NODES)
+        return in_chunks(chunk, mean, sd, NODES)
 
-    def part(self, where: slice) -> Self:
+    def restricted(self, where: slice) -> Self:
         """The prior of some of the weights, on views of the same tensors."""
-        part = copy.copy(self)
+        some = copy.copy(self)
         kept = {name: b if b is None or name not in self.by_weight else b[where] for name, b in self._buffers.items()}
-        part.__dict__["_buffers"] = kept
-        return part
+        some.__dict__["_buffers"] = kept
+        return some
 
     @abstractmethod
     def sample(self, noise: Tensor) -> Tensor:
