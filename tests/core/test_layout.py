@@ -94,11 +94,11 @@ def test_names_sizes_and_places():
     assert layout.sizes == [48, 4, 8, 2]
     assert layout.num_weights == 62
     assert [e.layer for e in layout.entries] == ["0", "0", "3", "3"]
-    assert [layout.layer_at(i) for i in (0, 47, 48, 52, 61)] == [
+    assert [layout.weight_at(i) for i in (0, 47, 48, 52, 61)] == [
         "0.weight", "0.weight", "0.bias", "3.weight", "3.bias",
     ]  # fmt: skip
     with pytest.raises(IndexError):
-        layout.layer_at(62)
+        layout.weight_at(62)
 
 
 def test_fill_and_sum_by_layer():

@@ -18,6 +18,7 @@ from posterity.data import Dataset, Standardisation
 from posterity.experiments.run import Run
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.models import build_model
+from posterity.posteriors import posterior_options
 from posterity.priors import FromPenalty, Gaussian, Laplace, PriorRule, ScaleMixture, StudentT
 
 
@@ -68,7 +69,7 @@ def build_network(run: Run, dataset: Dataset) -> BayesianModule:
             prior=build_prior(run),
             posterior=run.posterior,
             rho=run.rho,
-            rank=run.rank,
+            **{name: value for name, value in run if name in posterior_options(run.posterior)},
             select=_select(run, model),
             likelihood=likelihood,
             seed=run.seed,

@@ -17,7 +17,7 @@ from posterity.core.errors import CorruptFileError, UsageError, unknown_name
 from posterity.estimators import ESTIMATORS
 from posterity.models import MODELS
 from posterity.objectives import BASELINES, GRADIENTS
-from posterity.objectives.tempering import RULES, SHAPES, UNTEMPERED, Temperature, as_rule, warm_up
+from posterity.objectives.tempering import SHAPES, TEMPERATURES, UNTEMPERED, Temperature, as_rule, warm_up
 from posterity.optim import OPTIMIZERS, SCHEDULES
 from posterity.posteriors import LowRank, Point
 from posterity.posteriors.low_rank import DEFAULT_RANK
@@ -106,7 +106,7 @@ class Run(BaseModel):
         {}, description="the schedule's own settings, such as patience=5,drop=0.3 or milestones=0.5:0.75,by=epoch"
     )
     schedule_sd_options: Options = Field({}, description="the same for the standard deviations")
-    temperature: float | str = Field(UNTEMPERED, description=f"factor on the KL: a number, {' or '.join(RULES)}")
+    temperature: float | str = Field(UNTEMPERED, description=f"factor on the KL: a number, {' or '.join(TEMPERATURES)}")
     tau: float = Field(
         1.0, ge=0, description="factor of a rule: tau * data / weights (per-weight), tau * data / neurons (per-neuron)"
     )
@@ -160,7 +160,7 @@ class Run(BaseModel):
             raise unknown_name("shape of a warm-up", self.temperature_warmup_shape, SHAPES)
         if not isinstance(self.temperature, str) and self.tau != 1:
             raise UsageError(
-                f"tau ({self.tau}) goes with temperature {' or '.join(RULES)}, not with {self.temperature}"
+                f"tau ({self.tau}) goes with temperature {' or '.join(TEMPERATURES)}, not with {self.temperature}"
             )
         rule = self.temperature if not isinstance(self.temperature, str) else as_rule(self.temperature, tau=self.tau)
         if not self.temperature_warmup:

@@ -17,7 +17,6 @@ from posterity.core.errors import DataError, UsageError
 from posterity.core.randomness import derive
 from posterity.data import Dataset
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
-from posterity.objectives.divergence import has_kl
 from posterity.objectives.tempering import as_rule
 from posterity.training.averaging import Averaging
 from posterity.training.callbacks import Callback
@@ -89,7 +88,7 @@ def fit(
         refuse_idle(net, options)
     build_groups(net, options, num_data=len(train), batch_size=options.batch_size)  # refuses wrong options
     averaging = [Averaging(net, options, len(train))] if options.averaging else []  # refuses what cannot be averaged
-    if not has_kl(net.posterior, net.prior):
+    if not net.posterior.has_kl(net.prior):
         raise UsageError(
             f"there is no KL from a {net.posterior.kind} posterior to a prior over groups of weights, which training "
             "records: take posterior 'mean_field', or a prior of independent weights"

@@ -24,7 +24,15 @@ from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batches, Dataset
 from posterity.estimators import several_uses
 from posterity.likelihoods import Likelihood
-from posterity.objectives import Loss, MovingBaseline, kl_by_weight, kl_weights, learn_scale, negative_elbo
+from posterity.objectives import (
+    Loss,
+    MovingBaseline,
+    check_learnable,
+    kl_by_weight,
+    kl_weights,
+    learn_scale,
+    negative_elbo,
+)
 from posterity.objectives.baseline import MOVING
 from posterity.objectives.tempering import as_rule
 from posterity.priors import FromPenalty
@@ -58,7 +66,7 @@ class Training:
         if settings.penalty is not None:
             net.prior = FromPenalty(settings.penalty, settings.penalty_factor).bind(net.layout, net.posterior.mean)
         if settings.learn_prior:
-            learn_scale(net, keep=True)  # refuses what cannot be learnt before anything is trained
+            check_learnable(net.posterior, net.prior)
         batch_size = min(settings.batch_size, len(train))
         self.groups = build_groups(net, settings, num_data=len(train), batch_size=batch_size)
         self.batches = Batches(len(train), batch_size, generator(settings.seed, "batches"))
@@ -221,7 +229,7 @@ class Training:
         for parameter in self.net.posterior.parameters():
             bad = (~parameter.detach().isfinite()).nonzero()
             if len(bad):
-                place = self.net.layout.layer_at(int(bad[0, -1]))
+                place = self.net.layout.weight_at(self.net.posterior.weight_index(parameter, int(bad[0, -1])))
                 raise NonFiniteError(f"step {self.step}: it made weights of {place} NaN or infinite. {ADVICE}")
 
     def _check_and_clip(self, loss: Loss) -> None:
@@ -255,7 +263,7 @@ class Training:
         kl_by_layer = {k: v.item() for k, v in self.net.layout.sum_by_layer(kl_each).items()}
         kl_term = weight * kl / len(self.train)
         if weight and not math.isfinite(kl):
-            worst = self.net.layout.layer_at(int(kl_each.nan_to_num(math.inf).argmax()))
+            worst = self.net.layout.weight_at(int(kl_each.nan_to_num(math.inf).argmax()))
             raise NonFiniteError(f"step {self.step}: the KL is {kl}, most of it in {worst}. {ADVICE}")
         return {
             "epoch": self.current_epoch,
