@@ -18,16 +18,15 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from posterity.core.errors import UsageError, unknown_name
+from posterity.core.errors import UsageError
 from posterity.core.layout import Layout, Selection, select_parameters, slots
 from posterity.core.randomness import NoiseSource, fresh_seed, generator
+from posterity.initialisation import MODULE, PRIOR, Init, Start
 from posterity.likelihoods import Likelihood, Prediction
-from posterity.posteriors import LowRank, MeanField, Point, Posterior, rho_of
-from posterity.posteriors.low_rank import DEFAULT_RANK
+from posterity.posteriors import Posterior, posterior_named
 from posterity.priors import Gaussian, Prior, PriorRule
 
-DEFAULT_RHO = -10.0  # source 000
-FIRST_DEVIATION = 0.1  # of a low-rank posterior, in units of its sd: not 0, where their gradient is 0
+DEFAULT_RHO = -5.0  # sd = 0.0067; source 000's -10 is hardly moved by a short training
 SAMPLES_AT_A_TIME = 2**26  # weights drawn together in prediction: 256 MiB in single precision
 FEW_ROWS = 32  # below this a grouped convolution over all samples beats one convolution a sample (measured)
 
@@ -238,54 +237,45 @@ def bayesian(
     *,
     prior: PriorRule | float | str | None = None,
     posterior: str = "mean_field",
+    init: Init = MODULE,
     rho: float | None = None,
     relative_sd: float | None = None,
-    rank: int = DEFAULT_RANK,
+    relative_to: str = PRIOR,
     select: Selection = None,
     likelihood: Likelihood | None = None,
     seed: int | None = None,
+    **options: Any,
 ) -> BayesianModule:
     """A Bayesian network from any `nn.Module`, which is copied and left as it is.
 
-    The means start at the module's weights; the standard deviations at softplus(`rho`), by default source 000's
-    -10, or at `relative_sd` times the prior's. `prior` is a rule such as `Gaussian("kaiming")`, or just a Gaussian's
-    scale. `select` names the Bayesian weights (patterns such as "fc.*", or a predicate of name and parameter); the
-    others stay ordinary parameters. `posterior` is "mean_field", "point" or "low_rank", which then has
-    `rank` deviations.
+    `prior` is a rule such as `Gaussian("kaiming")`, or just a Gaussian's scale. `posterior` is the family:
+    "mean_field", "tied" (`share`: "all" or "layer"), "low_rank" (`rank` deviations) or "point"; `options` are its own.
+    The means start by `init`: "module" (its present weights), "uniform", "kaiming", "xavier", "glorot", or weights by
+    name (posterity.initialisation). The standard deviations start at softplus(`rho`), or at `relative_sd` times the
+    prior's or, with `relative_to` "init", times those that the means were drawn with. `select` names the Bayesian
+    weights (patterns such as "fc.*", or a predicate of name and parameter); the others stay ordinary parameters.
     """
     if isinstance(model, BayesianModule):
         raise UsageError("the network is Bayesian already")
     if rho is not None and relative_sd is not None:
         raise UsageError(f"give rho ({rho}) or relative_sd ({relative_sd}), not both")
+    family = posterior_named(posterior)
+    start = Start(init, DEFAULT_RHO if rho is None else rho, relative_sd, relative_to)
     model = copy.deepcopy(model)
     layout = Layout.of(model, select)
     with torch.no_grad():
-        mean = layout.flatten(select_parameters(model, select)).detach()
-        rule: PriorRule
-        if prior is None or isinstance(prior, (int, float, str)):
-            rule = Gaussian() if prior is None else Gaussian(prior)
-        else:
-            rule = prior
-        bound = rule.bind(layout, mean)
+        weights = start.weights(layout, layout.flatten(select_parameters(model, select)).detach())
+        rule = Gaussian() if prior is None else Gaussian(prior) if isinstance(prior, (int, float, str)) else prior
+        bound = rule.bind(layout, weights)
         seed = fresh_seed() if seed is None else seed
-        q = _posterior(posterior, mean, bound, DEFAULT_RHO if rho is None else rho, relative_sd, rank=rank, seed=seed)
+        q = family.start(
+            start.means(model, layout, weights, bound, generator(seed, "initial means")),
+            start.sds(model, layout, bound),
+            layers=layout.layer_sizes,
+            generator=generator(seed, "deviations"),
+            **options,
+        )
         return BayesianModule(model, layout, q, bound, likelihood=likelihood, seed=seed)
-
-
-def _posterior(
-    kind: str, mean: Tensor, prior: Prior, rho: float, relative_sd: float | None, *, rank: int, seed: int
-) -> Posterior:
-    if kind == "point":
-        return Point(mean)
-    if kind not in (MeanField.kind, LowRank.kind):
-        raise unknown_name("posterior", kind, (MeanField.kind, Point.kind, LowRank.kind))
-    if relative_sd is not None and relative_sd <= 0:
-        raise UsageError(f"relative_sd must be positive, not {relative_sd}")
-    rhos = torch.full_like(mean, rho) if relative_sd is None else rho_of(relative_sd * prior.sd)
-    if kind == MeanField.kind:
-        return MeanField(mean, rhos)
-    noise = torch.randn(max(rank, 0), len(mean), generator=generator(seed, "deviations")).to(mean)
-    return LowRank(mean, rhos, FIRST_DEVIATION * noise)
 
 
 def _tensor(output: Any) -> Tensor:

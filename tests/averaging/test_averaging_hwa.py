@@ -178,7 +178,7 @@ def test_restored_goes_on_to_the_same_bits():
 
 def test_what_it_refuses():
     for options in ({"posterior": "point"}, {"posterior": "low_rank"}):
-        with pytest.raises(UsageError, match=f"hwa averages mean_field.*{options['posterior']}.*swa"):
+        with pytest.raises(UsageError, match=f"independent weights, which a {options['posterior']}.*swa"):
             HWA().update(network(**options))
     with pytest.raises(UsageError, match=r"covariance 'totl'.*'total'"):
         HWA(covariance="totl")

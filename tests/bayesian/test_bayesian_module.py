@@ -33,7 +33,7 @@ def test_starts_at_the_modules_weights():
 
 
 def test_default_sd_and_relative_sd():
-    assert torch.equal(pt.bayesian(module()).posterior.rho, torch.full((34,), -10.0))
+    assert torch.equal(pt.bayesian(module()).posterior.rho, torch.full((34,), -5.0))
     net = build(prior=pt.Gaussian("xavier"), relative_sd=0.25)
     torch.testing.assert_close(net.posterior.sd, 0.25 * net.prior.sd)
 

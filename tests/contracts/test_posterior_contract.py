@@ -1,12 +1,16 @@
 """What every posterior family must do."""
 
+from inspect import isabstract
+
 import pytest
 import torch
 from torch import nn
 
 import posterity as pt
+from posterity.core.errors import UnknownNameError, UsageError
+from posterity.core.layout import Entry, Layout
 from posterity.objectives import kl_by_weight, kl_divergence
-from posterity.posteriors import POSTERIORS, LowRank, MeanField, Point, Posterior, Samples
+from posterity.posteriors import POSTERIORS, LowRank, MeanField, Point, Posterior, Samples, Tied, posterior_options
 from posterity.priors import FlatGaussian
 
 N, S = 5, 20_000
@@ -19,6 +23,7 @@ def vectors(dtype):
 
 FAMILIES = {
     "mean_field": lambda dtype: MeanField(vectors(dtype)[0], vectors(dtype)[1] - 1),
+    "tied": lambda dtype: Tied(vectors(dtype)[0], vectors(dtype)[1][:2] - 1, [2, N - 2]),
     "point": lambda dtype: Point(vectors(dtype)[0]),
     "samples": lambda dtype: Samples(torch.stack(vectors(dtype)[:3])),
     "low_rank": lambda dtype: LowRank(vectors(dtype)[0], vectors(dtype)[1] - 1, torch.stack(vectors(dtype)[2:])),
@@ -34,9 +39,13 @@ def build(name, dtype=torch.float64):
     return FAMILIES[name](dtype)
 
 
+def subclasses(family):
+    return {family}.union(*map(subclasses, family.__subclasses__()))
+
+
 def test_all_families_are_here():
-    assert {c.kind for c in Posterior.__subclasses__() if c.__module__.startswith("posterity.")} == set(FAMILIES)
-    assert set(POSTERIORS) == set(FAMILIES)
+    ours = {c for c in subclasses(Posterior) if c.__module__.startswith("posterity.") and not isabstract(c)}
+    assert {c.kind for c in ours} == set(FAMILIES) == set(POSTERIORS)
 
 
 @EVERY
@@ -94,7 +103,7 @@ def test_groups_hold_every_parameter_once(name):
 def test_takes_copies_of_what_it_is_given(name):
     given = {"mean": torch.zeros(3), "rho": torch.zeros(3), "deviations": torch.zeros(2, 3)}
     given = {k: given[k] for k, _ in build(name).named_parameters()} or {"weights": torch.zeros(2, 3)}
-    q = POSTERIORS[name](**given)
+    q = POSTERIORS[name](**given, **({"sizes": [1, 1, 1]} if name == "tied" else {}))
     for tensor in given.values():
         tensor += 1
     assert all(torch.equal(p, torch.zeros_like(p)) for p in q.state_dict().values())
@@ -145,6 +154,60 @@ def test_is_rebuilt_from_its_options(name):
     other = POSTERIORS[name].empty(N, kind=name, **q.options()).double()
     other.load_state_dict(q.state_dict())
     assert torch.equal(other.sample(noise(2, q.noise_size)), q.sample(noise(2, q.noise_size)))
+
+
+@EVERY
+def test_starts_where_it_is_told(name):
+    mean, sd = vectors(torch.float32)[0], torch.full((N,), 0.01)
+    given = {"layers": [2, N - 2], "generator": torch.Generator().manual_seed(0)}
+    if name == "samples":
+        with pytest.raises(UsageError, match="collected, not trained"):
+            POSTERIORS[name].start(mean, sd, **given)
+        return
+    q = POSTERIORS[name].start(mean, sd, **given)
+    assert torch.equal(q.mean, mean)
+    assert q.mean.dtype == torch.float32
+    torch.testing.assert_close(q.sd.detach(), sd * q.random, rtol=0.1 if name == "low_rank" else 1e-6, atol=0)
+    with pytest.raises(UnknownNameError, match=f"option of a {name} posterior 'shape'"):
+        POSTERIORS[name].start(mean, sd, **given, shape=3)
+
+
+@EVERY
+def test_says_which_options_it_takes(name):
+    own = {"low_rank": {"rank": 8}, "tied": {"share": "all"}}
+    assert posterior_options(name) == own.get(name, {})
+
+
+@EVERY
+def test_sets_its_sds_or_says_that_it_has_none(name):
+    q = build(name)
+    if not (q.random and q.independent):
+        with pytest.raises(UsageError, match=f"{name} posterior has no standard deviations"):
+            q.set_sd(q.sd)
+        return
+    q.set_sd(3 * q.sd.detach())
+    torch.testing.assert_close(q.sd, 3 * build(name).sd)
+
+
+@EVERY
+@pytest.mark.parametrize(
+    "rule", [pt.Laplace(0.5), pt.StudentT(0.5), pt.ScaleMixture(), pt.FromPenalty("group_lasso_rows")]
+)
+def test_kl_to_every_prior_is_the_mean_of_its_draws(name, rule):
+    """log q(w) - log prior(w) over draws of w; for q without a density -log prior(w), up to a constant."""
+    q, layout = build(name), Layout((Entry("weight", (1, N), N, 1),))
+    prior = rule.bind(layout, q.mean.detach())
+    assert q.has_kl(prior) == (name != "low_rank" or prior.factorised)
+    if not q.has_kl(prior):
+        return
+    weights = q.sample(noise(S, q.noise_size)).detach()
+    if torch.isinf(q.entropy()):
+        found = prior.energy_by_weight(weights).sum(-1)
+    else:
+        found = q.log_density(weights) - prior.log_density(weights)
+    kl = kl_divergence(q, prior)
+    torch.testing.assert_close(kl_by_weight(q, prior).sum(), kl)
+    assert (found.mean() - kl).abs() < 4 * found.std() / S**0.5 + 1e-9
 
 
 @EVERY

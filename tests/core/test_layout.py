@@ -94,11 +94,11 @@ def test_names_sizes_and_places():
     assert layout.sizes == [48, 4, 8, 2]
     assert layout.num_weights == 62
     assert [e.layer for e in layout.entries] == ["0", "0", "3", "3"]
-    assert [layout.layer_at(i) for i in (0, 47, 48, 52, 61)] == [
+    assert [layout.weight_at(i) for i in (0, 47, 48, 52, 61)] == [
         "0.weight", "0.weight", "0.bias", "3.weight", "3.bias",
     ]  # fmt: skip
     with pytest.raises(IndexError):
-        layout.layer_at(62)
+        layout.weight_at(62)
 
 
 def test_fill_and_sum_by_layer():
@@ -179,3 +179,10 @@ def test_an_embedding_that_changes_its_weights_is_refused_unless_it_stays_determ
     with pytest.raises(UsageError, match="an embedding with max_norm"):
         Layout.of(model)
     assert Layout.of(model, "1.*").num_weights == 6
+
+
+def test_consecutive_layers():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2, bias=False))
+    assert Layout.of(model).layer_sizes == [16, 8, 8]
+    assert Layout.of(model, "*.bias").layer_sizes == [4, 4]
+    assert Layout.of(nn.Linear(3, 2)).layer_sizes == [6, 2]  # at the top level each is a layer, as in sum_by_layer

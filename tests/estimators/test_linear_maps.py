@@ -12,10 +12,10 @@ from torch.nn import functional as F
 import posterity as pt
 from posterity.core.errors import UsageError
 from posterity.core.randomness import NoiseSource
-from posterity.estimators import RULES
+from posterity.estimators import LINEAR_RULES
 
 DRAWS = 800
-EVERY_RULE = pytest.mark.parametrize("rule", RULES)
+EVERY_RULE = pytest.mark.parametrize("rule", LINEAR_RULES)
 
 
 def network(module, **options):
@@ -133,7 +133,7 @@ def test_zeros_give_the_mean_and_finite_gradients(rule, module):
 def test_gradient_of_local_by_finite_differences():
     net = network(lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.Tanh(), nn.Flatten(), nn.Linear(8, 2)))
     x = torch.randn(2, 1, 3, 3).double()
-    for rule, parameter in itertools.product(RULES, (net.posterior.mean, net.posterior.rho)):
+    for rule, parameter in itertools.product(LINEAR_RULES, (net.posterior.mean, net.posterior.rho)):
 
         def value(rule=rule):
             net.noise_source = NoiseSource(3)
@@ -184,7 +184,7 @@ def test_deterministic_weight_or_bias(rule, select):
 def test_precisions():
     for dtype in (torch.float64, torch.bfloat16):
         net = network(lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(8, 2))).to(dtype)
-        for rule in RULES:
+        for rule in LINEAR_RULES:
             out = outputs(net, rule, torch.randn(2, 1, 3, 3).to(dtype), 2)
             assert out.dtype == dtype
             assert out.isfinite().all()

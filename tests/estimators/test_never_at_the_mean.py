@@ -10,13 +10,13 @@ from running import outputs
 from torch import nn
 
 import posterity as pt
-from posterity.estimators import RULES
+from posterity.estimators import LINEAR_RULES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bayesian"))
 from architectures import ARCHITECTURES, Shared, Tied, make
 
 EVERY = pytest.mark.parametrize("name", ARCHITECTURES)
-EVERY_RULE = pytest.mark.parametrize("rule", RULES)
+EVERY_RULE = pytest.mark.parametrize("rule", LINEAR_RULES)
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 UNSEEN = {"batch norm": {"0.bias"}, "residual": {"body.0.bias"}}  # batch statistics absorb a shift
 

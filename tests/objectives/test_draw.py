@@ -14,7 +14,7 @@ CENTRES = {"zero": 0.0, "number": 0.7, "pretrained": "pretrained"}
 def build(centre=0.0, posterior="mean_field"):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(2, 3, 2), nn.Tanh(), nn.Flatten(), nn.Linear(12, 2)).double()
-    net = pt.bayesian(model, prior=pt.Gaussian("kaiming", mean=centre), posterior=posterior, seed=3)
+    net = pt.bayesian(model, prior=pt.Gaussian("kaiming", mean=centre), posterior=posterior, rho=-10.0, seed=3)
     with torch.no_grad():
         for parameter in net.posterior.parameters():
             parameter += torch.randn_like(parameter)

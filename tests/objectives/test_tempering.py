@@ -10,7 +10,7 @@ from torch import nn
 import posterity as pt
 from posterity.core.errors import UnknownNameError, UsageError
 from posterity.models import mean_field, mlp
-from posterity.objectives.tempering import as_rule, describe_temperature, hidden_neurons
+from posterity.objectives.tempering import as_rule, describe_temperature, hidden_neurons, temperature_rule
 from posterity.training import Settings
 
 
@@ -104,6 +104,38 @@ RULES = [
     pt.warm_up(0.3, epochs=2),
     pt.warm_up(pt.per_weight(0.1), epochs=2, shape="cosine"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (0.1, {"temperature": 0.1}),
+        (pt.per_weight(0.5), {"temperature": "per-weight", "tau": 0.5}),
+        (pt.per_neuron(), {"temperature": "per-neuron", "tau": 1.0}),
+        (
+            pt.warm_up(pt.per_weight(0.1), epochs=2, shape="cosine"),
+            {"temperature": "per-weight", "tau": 0.1, "temperature_warmup": 2, "temperature_warmup_shape": "cosine"},
+        ),
+        (
+            pt.warm_up(0.3, epochs=2.5),
+            {"temperature": 0.3, "temperature_warmup": 2.5, "temperature_warmup_shape": "linear"},
+        ),
+    ],
+)
+def test_as_settings_and_back(rule, expected):
+    settings = as_rule(rule).as_settings()
+    assert settings == expected == json.loads(json.dumps(settings))
+    given = {name.replace("temperature_warmup_", "").replace("temperature_", ""): v for name, v in settings.items()}
+    assert temperature_rule(**given).as_settings() == settings
+    assert describe_temperature(temperature_rule(**given)) == describe_temperature(rule)
+
+
+def test_settings_that_do_not_go_together():
+    with pytest.raises(UsageError, match=r"tau \(0.5\) goes with temperature per-weight or per-neuron, not with 0.1"):
+        temperature_rule(0.1, tau=0.5)
+    with pytest.raises(UnknownNameError, match="Did you mean 'cosine'"):
+        temperature_rule(0.1, shape="cosin")
+    assert temperature_rule(pt.per_weight(2.0)) == pt.per_weight(2.0)
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import prod
 
 import torch
@@ -80,6 +81,11 @@ class Layout:
         """Names of the weight tensors, in the vector's order."""
         return [entry.name for entry in self.entries]
 
+    @property
+    def layer_sizes(self) -> list[int]:
+        """Sizes of the consecutive layers (a module's weights and biases together) in the vector."""
+        return [sum(e.size for e in entries) for _, entries in groupby(self.entries, key=lambda e: e.layer)]
+
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """Named views (..., *shape) into `vector` (..., N)."""
         if vector.shape[-1] != self.num_weights:
@@ -103,8 +109,8 @@ class Layout:
 
     def fill(self, values: Iterable[float]) -> Tensor:
         """The vector (N,), in double precision, that holds one value for each weight tensor."""
-        parts = zip(self.entries, values, strict=True)
-        return torch.cat([torch.full((e.size,), v, dtype=torch.float64) for e, v in parts])
+        each = zip(self.sizes, values, strict=True)
+        return torch.cat([torch.full((size,), value, dtype=torch.float64) for size, value in each])
 
     def sum_by_layer(self, vector: Tensor) -> dict[str, Tensor]:
         """Sums of `vector` (N,) over each layer (a module's weights and biases together)."""
@@ -113,7 +119,7 @@ class Layout:
             sums[entry.layer] = sums.get(entry.layer, 0) + part.sum()
         return sums
 
-    def layer_at(self, index: int) -> str:
+    def weight_at(self, index: int) -> str:
         """Name of the weight tensor that holds place `index` of the vector."""
         for entry in self.entries:
             if index < entry.size:

@@ -26,12 +26,11 @@ from torch import Tensor
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError, unknown_name
-from posterity.estimators import ESTIMATORS, RULES, SAMPLE, random_outputs
+from posterity.estimators import ESTIMATORS, LINEAR_RULES, SAMPLE, random_outputs
 from posterity.likelihoods import Likelihood
 from posterity.objectives.baseline import BASELINES, LEAVE_ONE_OUT, MOVING, MovingBaseline, leave_one_out
-from posterity.objectives.divergence import has_kl
-from posterity.objectives.draw import draw_with_kl, moments_with_kl
-from posterity.posteriors import MeanField, Posterior
+from posterity.objectives.pairs import draw_with_kl, moments_with_kl
+from posterity.posteriors import Posterior
 from posterity.priors import Prior
 
 ANALYTIC, TOTAL, PATH, SCORE = "analytic", "total", "path", "score"
@@ -90,12 +89,12 @@ def estimate(
     kind = _resolve(net, gradient)
     if kind == SCORE:
         return _score(net, likelihood, x, y, samples, baseline)
-    rule = RULES.get(estimator) if net.posterior.random else None
+    rule = LINEAR_RULES.get(estimator) if net.posterior.random else None
     if rule is None and kind == ANALYTIC:
         views, handle = draw_with_kl(net, samples)
         outputs = net.outputs(x, views=views)
         return Estimate(likelihood.nll(outputs, y), outputs, handle)
-    if rule is not None and not isinstance(net.posterior, MeanField):
+    if rule is not None and not net.posterior.independent:
         raise UsageError(
             f"'{estimator}' needs weights that are independent under q; a {net.posterior.kind} posterior's are not: "
             "take estimator 'sample'"
@@ -122,7 +121,7 @@ def estimate(
 
 
 def _resolve(net: BayesianModule, gradient: str | None) -> str:
-    closed = has_kl(net.posterior, net.prior)
+    closed = net.posterior.has_kl(net.prior)
     if gradient is None:
         return ANALYTIC if closed else PATH
     if gradient != ANALYTIC and not net.posterior.random:

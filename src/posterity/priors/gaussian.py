@@ -49,6 +49,7 @@ class FlatGaussian(Prior):
 
     kind = "gaussian"
     by_weight = ("centre", "precision")
+    learnable = True
     centre: Tensor | None
     precision: Tensor
 

@@ -41,6 +41,7 @@ class FlatLaplace(LocationScale):
     """Independent Laplace distributions over the flat vector."""
 
     kind = "laplace"
+    learnable = True
 
     def log_standard(self, z: Tensor) -> Tensor:
         """-sqrt(2) |z| - log(2) / 2."""

@@ -106,6 +106,11 @@ class FlatParts(Prior):
         """Weights (S, N) for standard normal `noise` (S, N)."""
         return self._each(lambda prior, eps: prior.sample(eps), noise)
 
+    def check_learnable(self) -> None:
+        """Refuse the first part whose scale cannot be learnt."""
+        for prior in self._priors():
+            prior.check_learnable()
+
     def fit_scale(self, mean: Tensor, sd: Tensor, sizes: Sequence[int]) -> None:
         """The scale of each weight tensor under its own prior."""
         if list(sizes) != self.sizes:

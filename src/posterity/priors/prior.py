@@ -27,6 +27,7 @@ class Prior(nn.Module, ABC):
 
     kind: ClassVar[str]
     by_weight: ClassVar[tuple[str, ...]]  # names of the buffers (N,) that hold one value for each weight
+    learnable: ClassVar[bool] = False  # whether it has a `fit_scale`
 
     @property
     def factorised(self) -> bool:
@@ -78,9 +79,16 @@ class Prior(nn.Module, ABC):
     def sample(self, noise: Tensor) -> Tensor:
         """Weights (S, N) for standard normal `noise` (S, N)."""
 
+    def check_learnable(self) -> None:
+        """Refuse a prior whose scale cannot be learnt."""
+        if not self.learnable:
+            raise UsageError(
+                f"the scale of a {self.kind} prior cannot be learnt; that of a gaussian or laplace prior can"
+            )
+
     def fit_scale(self, mean: Tensor, sd: Tensor, sizes: Sequence[int]) -> None:
         """Set the scale of each of the consecutive weight tensors to what minimises KL(N(mean, sd^2) || prior)."""
-        raise UsageError(f"the scale of a {self.kind} prior cannot be learnt; that of a gaussian or laplace prior can")
+        self.check_learnable()
 
     @classmethod
     @abstractmethod

@@ -5,9 +5,12 @@ from torch.distributions import Normal
 from torch.distributions import kl_divergence as reference
 
 import posterity as pt
-from posterity.objectives import kl_by_weight, kl_divergence
-from posterity.posteriors import MeanField, Point, rho_of
-from posterity.priors import FlatGaussian
+from posterity.core.errors import UsageError
+from posterity.core.randomness import NoiseSource
+from posterity.objectives import PAIRS, kl_by_weight, kl_divergence
+from posterity.objectives.pairs import GENERIC, pair_of
+from posterity.posteriors import IndependentGaussian, MeanField, Point, Posterior, Tied, rho_of
+from posterity.priors import FlatGaussian, FlatLaplace
 
 
 def pair(dtype=torch.float32, centred=True, n=500):
@@ -87,11 +90,63 @@ def test_layers_sum_to_the_whole():
     torch.testing.assert_close(loss.kl_by_layer["0"], kl_divergence(first, FlatGaussian(net.prior.sd[:27])).detach())
 
 
-def test_other_families_are_refused():
-    class Other(Point):
+def test_a_pair_of_subclasses_has_the_way_of_the_nearest_classes():
+    class OtherField(MeanField):
+        pass
+
+    class OtherGaussian(FlatGaussian):
         pass
 
     q, prior = pair()
-    assert torch.isfinite(kl_divergence(Other(q.mean), prior))
-    with pytest.raises(TypeError, match="no closed-form KL from Linear"):
-        kl_divergence(nn.Linear(1, 1), prior)
+    kinds = [(q, prior), (OtherField(q.mean, q.rho), prior), (q, OtherGaussian(prior.sd, prior.mean))]
+    assert {pair_of(*each) for each in kinds} == {PAIRS[MeanField, FlatGaussian]}
+    assert pair_of(Tied(q.mean, torch.zeros(1)), prior) is PAIRS[IndependentGaussian, FlatGaussian]
+    assert pair_of(Point(q.mean), prior) is PAIRS[Posterior, FlatGaussian]
+    assert pair_of(q, FlatLaplace(prior.sd)) is GENERIC
+
+
+@pytest.mark.parametrize("kind", ["mean_field", "tied", "low_rank", "point"])
+def test_special_ways_agree_with_the_generic_one(kind):
+    """Value, shares and gradients of the KL, and of a loss of drawn weights."""
+    torch.manual_seed(0)
+    net = pt.bayesian(nn.Linear(3, 2).double(), prior=pt.Gaussian(0.5, mean=0.2), posterior=kind, rho=-1.0, seed=0)
+    special, found = pair_of(net.posterior, net.prior), []
+    for way in (special, GENERIC):
+        net.noise_source = NoiseSource(1)
+        net.zero_grad()
+        views, handle = way.draw(net, 2)
+        (sum(view.square().sum() for view in views.values()) + 0.7 * handle).backward()
+        values = [way.kl(net.posterior, net.prior), way.kl_by_weight(net.posterior, net.prior)]
+        found.append([v.detach() for v in values] + [p.grad for p in net.posterior.parameters()])
+    assert special is not GENERIC
+    torch.testing.assert_close(*found)
+
+
+def test_where_there_is_no_kl():
+    with pytest.raises(TypeError, match=r"net\.posterior, not from a Linear"):
+        kl_divergence(nn.Linear(1, 1), pair()[1])
+    net = pt.bayesian(nn.Linear(3, 2), prior=pt.FromPenalty("group_lasso_rows"), posterior="low_rank", rank=2)
+    with pytest.raises(UsageError, match="no closed-form KL from a low_rank posterior to a penalty prior"):
+        kl_divergence(net.posterior, net.prior)
+
+
+@pytest.mark.parametrize("kind", ["mean_field", "low_rank"])
+def test_a_mistake_in_a_prior_is_not_taken_for_a_missing_kl(kind):
+    """It once was: a TypeError in the prior's code meant "no KL", and another gradient was taken in silence."""
+
+    class Mistaken(FlatLaplace):
+        def expected_log_density(self, mean, sd):
+            return torch.zeros(3) + "oops"
+
+    net = pt.bayesian(nn.Linear(3, 2), prior=pt.Laplace(0.5), posterior=kind)
+    net.prior = Mistaken(net.prior.sd)
+    with pytest.raises(TypeError, match="str"):
+        pt.negative_elbo(net, pt.Categorical(), torch.ones(2, 3), torch.tensor([0, 1]), num_data=2)
+
+
+def test_a_print_does_no_quadrature():
+    x, y = torch.ones(2, 3), torch.tensor([0, 1])
+    for prior, shown in ((pt.Gaussian(), True), (pt.StudentT(), False)):
+        for kind in ("mean_field", "tied", "point"):
+            net = pt.bayesian(nn.Linear(3, 2), prior=prior, posterior=kind)
+            assert ("kl=" in repr(pt.negative_elbo(net, pt.Categorical(), x, y, num_data=2))) == shown
