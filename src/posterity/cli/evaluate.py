@@ -9,12 +9,13 @@ import typer
 
 from posterity.cli.output import note, print_json, print_metrics
 from posterity.experiments import evaluate, load_run, write_summary
+from posterity.prediction import DEFAULT_SAMPLES
 from posterity.report import write_evaluation_figures
 
 
 def evaluate_command(
     run: Annotated[Path, typer.Argument(help="the run's directory")],
-    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = 32,
+    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = DEFAULT_SAMPLES,
     ood: Annotated[
         list[str] | None,
         typer.Option(help="data set to tell apart from the test data, or 'noise'; may be repeated"),

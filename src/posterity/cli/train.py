@@ -51,7 +51,7 @@ def train_command(**options: Any) -> None:
     write_training_figure(out)
     trained = load_run(out)
     evaluation = evaluate_run(trained, seed=run.seed)
-    drawn = {"samples": len(evaluation.prediction.samples), "seed": run.seed}
+    drawn = {"samples": evaluation.prediction.num_samples, "seed": run.seed}
     write_summary(out / "summary.json", {"evaluation": {**evaluation.as_dict(), **drawn}})
     write_evaluation_figures(out / "figures", evaluation.networks(run.model))
     if as_json:

@@ -7,7 +7,7 @@ Metrics of a regression are in the targets' own units: with y = y_mean + y_sd z,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from posterity.core.randomness import generator
 from posterity.data import Dataset
 from posterity.experiments.train import TrainedRun
 from posterity.likelihoods import Prediction
+from posterity.prediction import DEFAULT_SAMPLES
 from posterity.training.scoring import score
 
 NOISE = "noise"
@@ -59,29 +60,15 @@ def predict_inputs(trained: TrainedRun, x: Tensor, *, samples: int, seed: int) -
     if tuple(x.shape[1:]) != trained.input_shape:
         raise DataError(f"the inputs have shape {tuple(x.shape[1:])}; the network was trained on {trained.input_shape}")
     prediction = trained.net.predict(trained.standardisation.inputs(x), samples, seed=seed)
-    return in_own_units(trained, prediction)
-
-
-def in_own_units(trained: TrainedRun, prediction: Prediction) -> Prediction:
-    """Undo the standardisation of regression targets."""
     if trained.task != "regression":
         return prediction
-    mean, sd = trained.standardisation.y_mean, trained.standardisation.y_sd
-    assert prediction.noise is not None
-    return replace(
-        prediction,
-        mean=prediction.mean * sd + mean,
-        samples=prediction.samples * sd + mean,
-        aleatoric=prediction.aleatoric * sd.square(),
-        epistemic=prediction.epistemic * sd.square(),
-        noise=prediction.noise * sd.square(),
-    )
+    return prediction.rescaled(trained.standardisation.y_mean, trained.standardisation.y_sd)
 
 
 def evaluate(
     trained: TrainedRun,
     *,
-    samples: int = 32,
+    samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
     ood: Sequence[str] = (),
     test: Dataset | None = None,
@@ -101,7 +88,6 @@ def evaluate(
         other = _shifted_inputs(trained, name, test, seed)
         elsewhere = predict_inputs(trained, other, samples=samples, seed=seed)
         shifted[name] = _detect(prediction, elsewhere)
-        assert elsewhere.confidence is not None
         confidences[name] = elsewhere.confidence
     average = None
     if trained.averaged is not None:
@@ -124,7 +110,6 @@ def _shifted_inputs(trained: TrainedRun, name: str, test: Dataset, seed: int) ->
 
 
 def _detect(inside: Prediction, outside: Prediction) -> dict[str, float]:
-    assert outside.confidence is not None
     result = {"confidence": outside.confidence.mean().item(), "entropy": outside.total.mean().item()}
     for name in ("total", "epistemic"):
         scores = getattr(inside, name), getattr(outside, name)

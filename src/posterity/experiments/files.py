@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 
 from posterity.core.errors import UsageError
-from posterity.data import Task
-from posterity.likelihoods import Prediction
+from posterity.likelihoods import Prediction, RealPrediction
 
 
-def write_predictions(path: Path, prediction: Prediction, task: Task) -> None:
+def write_predictions(path: Path, prediction: Prediction) -> None:
     """Write `prediction` to `path`, atomically; the ending decides the format."""
     writers = {".csv": _write_csv, ".npz": _write_npz}
     if path.suffix not in writers:
         raise UsageError(f"predictions are written as .csv or .npz, not '{path.name}'")
     partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
-        writers[path.suffix](partial, prediction, task)
+        writers[path.suffix](partial, prediction)
         os.replace(partial, path)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
@@ -29,28 +28,18 @@ def write_predictions(path: Path, prediction: Prediction, task: Task) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _write_npz(path: Path, prediction: Prediction, task: Task) -> None:
-    arrays = {
-        "mean": prediction.mean,
-        "aleatoric": prediction.aleatoric,
-        "epistemic": prediction.epistemic,
-        "samples": prediction.samples,
-    }
-    if task != "regression":
-        assert prediction.confidence is not None
-        arrays |= {"label": prediction.label, "confidence": prediction.confidence}
-    contents: dict[str, Any] = {name: tensor.numpy() for name, tensor in arrays.items()}
+def _write_npz(path: Path, prediction: Prediction) -> None:
+    contents: dict[str, Any] = prediction.to_numpy()
     np.savez_compressed(path, **contents)
 
 
-def _write_csv(path: Path, prediction: Prediction, task: Task) -> None:
-    if task == "regression":
-        sds = (prediction.total.sqrt(), prediction.aleatoric.sqrt(), prediction.epistemic.sqrt())
+def _write_csv(path: Path, prediction: Prediction) -> None:
+    if isinstance(prediction, RealPrediction):
+        sds = (prediction.sd, prediction.aleatoric_sd, prediction.epistemic_sd)
         names, columns = ["mean", "sd", "aleatoric_sd", "epistemic_sd"], [prediction.mean, *sds]
         if prediction.mean.shape[1] > 1:
             names = [f"{name}_{j}" for name in names for j in range(prediction.mean.shape[1])]
     else:
-        assert prediction.confidence is not None
         names = ["label", "confidence", "aleatoric", "epistemic"]
         names += [f"p_{k}" for k in range(prediction.mean.shape[1])]
         columns = [prediction.label, prediction.confidence, prediction.aleatoric, prediction.epistemic]

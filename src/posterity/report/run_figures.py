@@ -8,6 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from posterity.experiments import Evaluation, Run
+from posterity.likelihoods import ClassPrediction
 from posterity.metrics import reliability
 from posterity.report.figures import confidence_histograms, reliability_diagram, save, training_curves, tuning_curves
 from posterity.training.history import Record, read_history
@@ -39,14 +40,13 @@ def _tunings(history: list[Record]) -> dict[str, list[Record]]:
 
 def write_evaluation_figures(folder: Path, evaluations: Mapping[str, Evaluation]) -> list[Path]:
     """Reliability diagrams and confidences side by side; none for regression."""
-    classes = {n: e for n, e in evaluations.items() if e.prediction.confidence is not None}
+    classes = {n: e for n, e in evaluations.items() if isinstance(e.prediction, ClassPrediction)}
     if not classes:
         return []
     tables = {n: reliability(e.prediction.mean, e.targets.long()) for n, e in classes.items()}
     save(reliability_diagram(tables), folder / "reliability.png")
     confidences: dict[str, dict[str, Tensor]] = {}
     for name, evaluation in classes.items():
-        assert evaluation.prediction.confidence is not None
         confidences[name] = {"test": evaluation.prediction.confidence, **evaluation.shifted_confidence}
     save(confidence_histograms(confidences), folder / "confidence.png")
     return [folder / "reliability.png", folder / "confidence.png"]

@@ -22,7 +22,6 @@ from posterity.bayesian import BayesianModule
 from posterity.core.errors import NonFiniteError, UsageError
 from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batches, Dataset
-from posterity.estimators import several_uses
 from posterity.likelihoods import Likelihood
 from posterity.objectives import Loss, MovingBaseline, kl_by_weight, kl_weights, learn_scale, negative_elbo
 from posterity.objectives.baseline import MOVING
@@ -163,7 +162,7 @@ class Training:
             "groups": [group.state() for group in self.groups],
             "batches": self.batches.state(),
             "noise": self.net.noise_source.state(),
-            "several_uses": sorted(several_uses(self.net)),
+            "several_uses": sorted(self.net.several_uses),
             "global_generator": torch.get_rng_state(),
             "history": len(self.history),
             "sums": self.sums,
@@ -192,8 +191,7 @@ class Training:
             group.restore(kept)
         self.batches.restore(state["batches"])
         self.net.noise_source.restore(state["noise"])
-        several_uses(self.net).clear()
-        several_uses(self.net).update(state["several_uses"])
+        self.net.several_uses = set(state["several_uses"])
         torch.set_rng_state(state["global_generator"])
         self.history.restore(state["history"])
         if self.moving_baseline:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from posterity import metrics
 from posterity.data import Dataset
-from posterity.likelihoods import Prediction
+from posterity.likelihoods import ClassPrediction, Prediction, RealPrediction
 
 
 def score(prediction: Prediction, data: Dataset) -> dict[str, float]:
     """All metrics of the task, by name."""
-    if data.task == "regression":
+    if isinstance(prediction, RealPrediction):
         return _score_regression(prediction, data.y)
+    assert isinstance(prediction, ClassPrediction)
     return _score_classes(prediction, data.y.long())
 
 
 def brief_score(prediction: Prediction, data: Dataset) -> dict[str, float]:
     """The two that training watches: nll, and accuracy or rmse."""
-    if data.task == "regression":
-        assert prediction.noise is not None
-        log_likelihood = metrics.gaussian_log_likelihood(prediction.samples, prediction.noise, data.y)
+    if isinstance(prediction, RealPrediction):
+        assert prediction.samples is not None
+        assert prediction.noise_sd is not None
+        log_likelihood = metrics.gaussian_log_likelihood(prediction.samples, prediction.noise_sd.square(), data.y)
         return {"nll": -log_likelihood, "rmse": metrics.rmse(prediction.mean, data.y)}
     labels = data.y.long()
     return {
@@ -30,13 +31,12 @@ def brief_score(prediction: Prediction, data: Dataset) -> dict[str, float]:
     }
 
 
-def _score_classes(prediction: Prediction, y: Tensor) -> dict[str, float]:
+def _score_classes(prediction: ClassPrediction, y: Tensor) -> dict[str, float]:
     probs = prediction.mean
-    log_probs = prediction.samples.clamp_min(torch.finfo(probs.dtype).tiny).log()
     return {
         "accuracy": metrics.accuracy(probs, y),
         "nll": metrics.nll(probs, y),
-        "expected_nll": metrics.expected_nll(log_probs, y),
+        "expected_nll": -prediction.expected_log_prob(y).double().mean().item(),
         "ece": metrics.ece(probs, y),
         "brier": metrics.brier(probs, y),
         "confidence": metrics.confidence(probs),
@@ -46,14 +46,17 @@ def _score_classes(prediction: Prediction, y: Tensor) -> dict[str, float]:
     }
 
 
-def _score_regression(prediction: Prediction, y: Tensor) -> dict[str, float]:
-    assert prediction.noise is not None
+def _score_regression(prediction: RealPrediction, y: Tensor) -> dict[str, float]:
+    # In the targets' own units only double precision has room for squares.
+    aleatoric, epistemic, total = (
+        sd.double().square() for sd in (prediction.aleatoric_sd, prediction.epistemic_sd, prediction.sd)
+    )
     return {
         "rmse": metrics.rmse(prediction.mean, y),
-        "log_likelihood": metrics.gaussian_log_likelihood(prediction.samples, prediction.noise, y),
-        "expected_log_likelihood": metrics.expected_log_likelihood(prediction.samples, prediction.noise, y),
-        "crps": metrics.crps_gaussian(prediction.mean, prediction.total, y),
-        "coverage_95": metrics.coverage(prediction.mean, prediction.total, y),
-        "aleatoric": prediction.aleatoric.mean().item(),
-        "epistemic": prediction.epistemic.mean().item(),
+        "log_likelihood": prediction.log_prob(y).double().mean().item(),
+        "expected_log_likelihood": prediction.expected_log_prob(y).double().mean().item(),
+        "crps": metrics.crps_gaussian(prediction.mean, total, y),
+        "coverage_95": metrics.coverage(prediction.mean, total, y),
+        "aleatoric": aleatoric.mean().item(),
+        "epistemic": epistemic.mean().item(),
     }
