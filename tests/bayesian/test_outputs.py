@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.bayesian import FEW_ROWS
 from posterity.core.errors import UsageError
+from posterity.prediction.together import FEW_ROWS
 
 
 class Branching(nn.Module):

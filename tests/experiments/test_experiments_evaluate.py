@@ -11,8 +11,7 @@ import torch
 from posterity import data
 from posterity.core.errors import DataError, UsageError
 from posterity.experiments import Run, evaluate, load_run, predict_inputs, train_run
-from posterity.experiments.evaluate import in_own_units
-from posterity.likelihoods import Prediction
+from posterity.likelihoods import ClassPrediction, RealPrediction
 from posterity.metrics import brief_score, score
 
 TINY = {"model": "mlp", "hidden": (8,), "epochs": 2}
@@ -32,16 +31,16 @@ def test_own_units_by_hand(runs):
     mean, sd = trained.standardisation.y_mean.item(), trained.standardisation.y_sd.item()
     assert 100 < mean < 200
     assert 50 < sd < 100
-    z = Prediction(
-        mean=torch.tensor([[0.5]]), aleatoric=torch.tensor([[0.04]]), epistemic=torch.tensor([[0.01]]),
-        samples=torch.tensor([[[0.4]], [[0.6]]]), noise=torch.tensor([[[0.04]], [[0.04]]]),
+    z = RealPrediction(
+        mean=torch.tensor([[0.5]]), aleatoric_sd=torch.tensor([[0.2]]), epistemic_sd=torch.tensor([[0.1]]),
+        samples=torch.tensor([[[0.4]], [[0.6]]]), noise_sd=torch.tensor([[[0.2]], [[0.2]]]),
     )  # fmt: skip
-    y = in_own_units(trained, z)
+    y = z.rescaled(trained.standardisation.y_mean, trained.standardisation.y_sd)
     assert y.mean.item() == pytest.approx(mean + 0.5 * sd)
     assert y.samples.flatten().tolist() == pytest.approx([mean + 0.4 * sd, mean + 0.6 * sd])
     assert y.aleatoric.item() == pytest.approx(0.04 * sd**2)
     assert y.epistemic.item() == pytest.approx(0.01 * sd**2)
-    assert y.noise.flatten().tolist() == pytest.approx([0.04 * sd**2] * 2)
+    assert y.noise_sd.flatten().tolist() == pytest.approx([0.2 * sd] * 2)
     target = data.Dataset(torch.zeros(1, 10), torch.tensor([[mean + 0.8 * sd]]), "regression")
     standard = data.Dataset(torch.zeros(1, 10), torch.tensor([[0.8]]), "regression")
     own, raw = score(y, target.y, target.task), score(z, standard.y, standard.task)
@@ -56,7 +55,7 @@ def test_own_units_by_hand(runs):
 def test_scores_by_hand():
     samples = torch.tensor([[[0.8, 0.2], [0.5, 0.5]], [[0.6, 0.4], [0.1, 0.9]]])
     mean = samples.mean(0)
-    prediction = Prediction(mean, torch.zeros(2), torch.zeros(2), samples, confidence=mean.amax(-1))
+    prediction = ClassPrediction(mean, torch.zeros(2), torch.zeros(2), samples)
     dataset = data.Dataset(torch.zeros(2, 1), torch.tensor([0, 0]), "classification", 2)
     found = score(prediction, dataset.y, dataset.task)
     assert found.keys() == {

@@ -1,15 +1,14 @@
 """Prediction: the same whatever the batches, reproducible, leaving the network as it was."""
 
-import sys
-
 import pytest
 import torch
 from torch import nn
 
 import posterity as pt
 from posterity.core.errors import UsageError
+from posterity.posteriors import MeanField
+from posterity.prediction import together
 
-MODULE = sys.modules["posterity.bayesian"]  # the package has a function of that name
 G = torch.Generator().manual_seed(0)
 X, IMAGES = torch.randn(40, 3, generator=G), torch.randn(40, 1, 6, 6, generator=G)
 
@@ -54,15 +53,15 @@ def test_batch_size_does_not_matter(make, x, batch_size):
 def test_memory_bound_does_not_matter(make, x, at_a_time, monkeypatch):
     net = make()
     expected = net.predict(x, 7, seed=3)
-    monkeypatch.setattr(MODULE, "SAMPLES_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(together, "SAMPLES_AT_A_TIME", at_a_time)
     same(net.predict(x, 7, seed=3), expected)
 
 
 def test_memory_bound_limits_the_weights_drawn_together(monkeypatch):
     net, drawn = conv(), []
-    original = net.draw
-    monkeypatch.setattr(MODULE, "SAMPLES_AT_A_TIME", 3 * net.num_weights)
-    monkeypatch.setattr(net, "draw", lambda samples: drawn.append(samples) or original(samples))
+    original = MeanField.sample
+    monkeypatch.setattr(together, "SAMPLES_AT_A_TIME", 3 * net.num_weights)
+    monkeypatch.setattr(MeanField, "sample", lambda q, noise: drawn.append(len(noise)) or original(q, noise))
     net.predict(IMAGES[:9], 8)
     assert drawn == [3, 3, 2]
 
@@ -74,15 +73,37 @@ def test_seed_repeats_and_no_seed_moves_on():
     assert not torch.allclose(net.predict(X, 4).mean, net.predict(X, 4).mean)
 
 
-def test_with_a_seed_the_generator_is_left_alone():
+@pytest.mark.parametrize("seed", [3, None])
+def test_the_networks_noise_is_left_alone(seed):
     net, other = mlp(), mlp()
-    state = net.noise_source.state()
-    net.predict(X, 4, seed=3)
-    assert torch.equal(net.noise_source.state(), state)
+    net.predict(X, 4, seed=seed)
+    assert torch.equal(net.noise_source.state(), other.noise_source.state())
     assert torch.equal(net.draw(), other.draw())
 
 
-def test_modes_are_restored():
+def test_without_a_seed_the_global_generator_governs():
+    net = mlp()
+    torch.manual_seed(5)
+    first = net.predict(X, 4)
+    torch.manual_seed(5)
+    assert torch.equal(net.predict(X, 4).mean, first.mean)
+
+
+@pytest.mark.parametrize("options", [{"seed": 3}, {"seed": 3, "likelihood": pt.GaussianNoise(0.5, num_targets=2)}])
+def test_with_a_seed_nothing_global_changes(options):
+    net = mlp(**options)
+    before = torch.get_rng_state()
+    net.predict(X, 4, seed=3)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_point_needs_no_seed():
+    net, before = mlp(posterior="point"), torch.get_rng_state()
+    net.predict(X)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_modes_are_untouched():
     net = mlp()
     net.train()
     net.model[1].eval()  # frozen statistics
@@ -96,7 +117,7 @@ def test_modes_are_restored():
     assert not net.training
 
 
-def test_modes_and_generator_are_restored_after_an_error():
+def test_modes_and_generator_are_untouched_by_an_error():
     net = mlp()
     source = net.noise_source
     with pytest.raises(RuntimeError):
@@ -124,7 +145,7 @@ def test_regression():
     p = net.predict(X, 6, batch_size=7, seed=3)
     torch.testing.assert_close(p.aleatoric, torch.full((40, 2), 0.25))
     torch.testing.assert_close(p.epistemic, p.samples.var(0, correction=0))
-    assert p.noise.shape == (6, 40, 2)
+    torch.testing.assert_close(p.noise_sd, torch.full((6, 40, 2), 0.5))
 
 
 def test_epistemic_uncertainty_grows_away_from_the_data():
