@@ -87,6 +87,11 @@ class BayesianModule(nn.Module):
         """One pass with the given weights by name."""
         return self._host.call(views, *args, **kwargs)
 
+    @torch.no_grad()
+    def trial(self, *args: Any, **kwargs: Any) -> Any:
+        """One pass at the mean, in eval mode, on a private copy: to see what comes out. Nothing of the network changes."""
+        return self._host.private().call(self.layout.views(self.posterior.mean.detach()), *args, **kwargs)
+
     def outputs(
         self, *args: Any, weights: Tensor | None = None, views: Mapping[str, Tensor] | None = None, samples: int = 1
     ) -> Tensor:
@@ -178,5 +183,3 @@ def bayesian(
             **options,
         )
         return BayesianModule(model, layout, q, bound, likelihood=likelihood, seed=seed)
-
-

@@ -25,11 +25,11 @@ from torch.nn import functional as F
 
 from posterity.core.errors import UsageError, unknown_name
 from posterity.core.layout import Layout
-from posterity.priors import RULES, Prior
+from posterity.priors import SCALES, Prior
 from posterity.priors.scales import sd_of
 
 MODULE, UNIFORM = "module", "uniform"
-DRAWN = (UNIFORM, *RULES)
+DRAWN = (UNIFORM, *SCALES)
 INITS = (MODULE, *DRAWN)
 PRIOR, INIT = "prior", "init"  # what `relative_sd` may be relative to
 Init = str | Mapping[str, Tensor]

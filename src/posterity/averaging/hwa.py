@@ -43,6 +43,7 @@ class HWA(SWA):
     """Running moments of the means and mean of the variances; for `low_rank` the last `rank` means, too."""
 
     kind = "hwa"
+    moves_sds = True
 
     def __init__(self, *, covariance: str = "total", rank: int = DEFAULT_RANK) -> None:
         super().__init__()
@@ -54,6 +55,11 @@ class HWA(SWA):
         self.means: RunningMoments = RunningMoments()
         self.variances = RunningMean()
         self.snapshots: deque[Tensor] = deque(maxlen=rank)
+
+    @property
+    def keeps_last(self) -> bool:
+        """For its low-rank covariance."""
+        return self.covariance == "low_rank"
 
     @property
     def needed(self) -> int:

@@ -78,6 +78,7 @@ def build_network(run: Run, dataset: Dataset) -> BayesianModule:
             posterior=run.posterior,
             rho=None if run.relative_sd is not None else run.rho,
             relative_sd=run.relative_sd,
+            relative_to=run.relative_to,
             init=run.init,
             select=_select(run, model),
             likelihood=likelihood,
@@ -103,6 +104,7 @@ def _refuse_idle(run: Run, task: Task) -> None:
     for name, used, why in (
         ("rho", random and run.relative_sd is None, "a posterior that has standard deviations, without relative_sd"),
         ("relative_sd", random, "a posterior that has standard deviations, not with 'point'"),
+        ("relative_to", run.relative_sd is not None, "a relative_sd: give one, or leave it out"),
         ("noise", task == "regression", f"regression, not with {task}"),
     ):
         if not used and not run.is_default(name):

@@ -60,7 +60,7 @@ def _evaluate(trained: Trained, test: Dataset, inputs: dict[str, Tensor], sample
     prediction = trained.predict(test.x, samples, seed=seed)
     elsewhere = {name: trained.predict(x, samples, seed=seed) for name, x in inputs.items()}
     shifted = {name: _detect(prediction, other) for name, other in elsewhere.items()}
-    return Evaluation(metrics.score(prediction, test.y), prediction, test.y, shifted, elsewhere)
+    return Evaluation(metrics.score(prediction, test.y, test.task), prediction, test.y, shifted, elsewhere)
 
 
 def _shifted_inputs(trained: Trained, name: str, test: Dataset, seed: int) -> Tensor:

@@ -33,7 +33,7 @@ def write_stored(path: Path, evaluations: Mapping[str, Evaluation]) -> None:
     for network, found in evaluations.items():
         predictions = {"test": found.prediction, **found.shifted_predictions}
         for name, prediction in predictions.items():
-            for what, tensor in prediction.moments().items():
+            for what, tensor in prediction.columns().items():
                 arrays[f"{network}/{name}/{what}"] = tensor.numpy()
         arrays[f"{network}/test/targets"] = found.targets.numpy()
     replace_file(path, lambda partial: np.savez_compressed(partial, **arrays))
@@ -64,7 +64,7 @@ def write_predictions(path: Path, prediction: Prediction) -> None:
 
 
 def _write_npz(path: Path, prediction: Prediction) -> None:
-    contents: dict[str, Any] = {name: tensor.numpy() for name, tensor in prediction.moments().items()}
+    contents: dict[str, Any] = {name: tensor.numpy() for name, tensor in prediction.columns().items()}
     if prediction.samples is not None:
         contents["samples"] = prediction.samples.numpy()
     np.savez_compressed(path, **contents)

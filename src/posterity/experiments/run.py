@@ -16,9 +16,11 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import AfterValidator, ValidationError
 
-from posterity.bayesian import DEFAULT_RHO, INITS
+from posterity.bayesian import DEFAULT_RHO
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.data import resolve_dataset
+from posterity.initialisation import INIT, INITS, MODULE
+from posterity.initialisation import PRIOR as OF_PRIOR
 from posterity.models import MODELS
 from posterity.posteriors import POSTERIORS
 from posterity.priors import SCALES, SHAPES
@@ -66,7 +68,7 @@ class Run(Settings):
     )
     model_options: Options = setting({}, NETWORK, "the network's own options, such as activation=tanh or width=16")
     init: Annotated[str, one_of("initialisation", INITS)] = setting(
-        "module", NETWORK, f"the means' first values: {', '.join(INITS)}"
+        MODULE, NETWORK, f"the means' first values: {', '.join(INITS)}"
     )
     noise: Annotated[float | str, number_or("noise", ("learnt", "input"))] = setting(
         "learnt", NETWORK, "regression noise: sd, learnt or input"
@@ -76,7 +78,7 @@ class Run(Settings):
     prior_scale: Annotated[float | str, number_or("prior scale", SCALES)] = setting(
         "kaiming", PRIOR, f"its sd: a number, {', '.join(SCALES)}; that of a mixture's wide part"
     )
-    prior_mean: Annotated[float | Literal["pretrained"], AfterValidator(lambda value: value)] = setting(
+    prior_mean: float | Literal["pretrained"] = setting(
         0.0, PRIOR, "its mean: a number, or pretrained: the first values of the means"
     )
     prior_options: Options = setting({}, PRIOR, "its own options, such as df=5 (student_t), pi=0.25 (mixture), slope=0.1")
@@ -86,7 +88,10 @@ class Run(Settings):
     )
     posterior_options: Options = setting({}, POSTERIOR, "its own options, such as rank=8 (low_rank) or share=layer (tied)")
     rho: float = setting(DEFAULT_RHO, POSTERIOR, "initial rho of every weight: sd = softplus(rho)")
-    relative_sd: float | None = setting(None, POSTERIOR, "initial sd relative to the prior's, instead of rho", gt=0)
+    relative_sd: float | None = setting(None, POSTERIOR, "initial sd relative to another, instead of rho", gt=0)
+    relative_to: Annotated[str, one_of("relative_to", (OF_PRIOR, INIT))] = setting(
+        OF_PRIOR, POSTERIOR, "what it is relative to: the prior's sd, or that of the means' init"
+    )
     deterministic: tuple[str, ...] = setting(
         (), POSTERIOR, "weights that are not Bayesian, by name patterns such as 0.*,*.bias"
     )

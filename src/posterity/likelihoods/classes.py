@@ -60,7 +60,7 @@ class ClassPrediction(Prediction):
             raise UsageError(f"label {outside[0].item()} is not one of 0 to {self.mean.shape[-1] - 1}")
         return labels.long().unsqueeze(-1)
 
-    def _columns(self) -> dict[str, Tensor]:
+    def columns(self) -> dict[str, Tensor]:
         names = ("label", "confidence", "mean", "aleatoric", "epistemic", "total")
         return {name: getattr(self, name) for name in names}
 

@@ -64,7 +64,7 @@ class Prediction(ABC):
         """Mean over the weights of log P(y | w), (n,): at most `log_prob`."""
 
     @abstractmethod
-    def _columns(self) -> dict[str, Tensor]:
+    def columns(self) -> dict[str, Tensor]:
         """What a table of it shows, each (n,) or (n, ...)."""
 
     @abstractmethod
@@ -144,11 +144,11 @@ class Prediction(ABC):
         """Everything as arrays by name, the samples included: for `np.savez`, plots and data frames."""
         samples = {name: getattr(self, name) for name in self.by_sample}
         known = {name: value for name, value in samples.items() if value is not None}
-        return {name: _array(value) for name, value in (self._columns() | known).items()}
+        return {name: _array(value) for name, value in (self.columns() | known).items()}
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain lists and numbers for JSON, without the samples."""
-        return {"kind": self.kind, **{name: _array(value).tolist() for name, value in self._columns().items()}}
+        return {"kind": self.kind, **{name: _array(value).tolist() for name, value in self.columns().items()}}
 
     def __repr__(self) -> str:
         count = f"{self.num_samples} weight samples" if self.num_samples else "moments alone"

@@ -121,7 +121,7 @@ class RealPrediction(Prediction):
             raise UsageError(f"targets must have shape {tuple(self.mean.shape)}, not {tuple(targets.shape)}")
         return targets
 
-    def _columns(self) -> dict[str, Tensor]:
+    def columns(self) -> dict[str, Tensor]:
         names = ("mean", "sd", "aleatoric_sd", "epistemic_sd", "aleatoric", "epistemic", "total")
         return {name: getattr(self, name) for name in names}
 

@@ -9,22 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from posterity.metrics import calibration, classification, regression
 
 
 class Predicted(Protocol):
-    """What metrics look at: means (n, K), samples (S, n, K), uncertainties by source, their `total`."""
+    """What metrics look at: means (n, K), uncertainties by source, and the log probability of targets."""
 
     @property
     def mean(self) -> Tensor:
         """Class probabilities, or means of the targets."""
-
-    @property
-    def samples(self) -> Tensor:
-        """The same by weight sample."""
 
     @property
     def aleatoric(self) -> Tensor:
@@ -34,9 +29,11 @@ class Predicted(Protocol):
     def epistemic(self) -> Tensor:
         """Of the weights: in nats (n,), or variances (n, k)."""
 
-    @property
-    def total(self) -> Tensor:
-        """Their sum."""
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Of the predictive at y, (n,)."""
+
+    def expected_log_prob(self, y: Tensor) -> Tensor:
+        """Mean over the weights of log P(y | w), (n,)."""
 
 
 Metric = Callable[[Predicted, Tensor], float]
@@ -44,7 +41,7 @@ Metric = Callable[[Predicted, Tensor], float]
 CLASSIFICATION: dict[str, Metric] = {
     "accuracy": lambda p, y: classification.accuracy(p.mean, y),
     "nll": lambda p, y: classification.nll(p.mean, y),
-    "expected_nll": lambda p, y: classification.expected_nll(_log_probabilities(p), y),
+    "expected_nll": lambda p, y: -p.expected_log_prob(y).double().mean().item(),
     "ece": lambda p, y: calibration.ece(p.mean, y),
     "brier": lambda p, y: classification.brier(p.mean, y),
     "confidence": lambda p, y: classification.confidence(p.mean),
@@ -54,13 +51,13 @@ CLASSIFICATION: dict[str, Metric] = {
 }
 REGRESSION: dict[str, Metric] = {
     "rmse": lambda p, y: regression.rmse(p.mean, y),
-    "log_likelihood": lambda p, y: regression.gaussian_log_likelihood(p.samples, _noise_variance(p), y),
-    "expected_log_likelihood": lambda p, y: regression.expected_log_likelihood(p.samples, _noise_variance(p), y),
-    "crps": lambda p, y: regression.crps_gaussian(p.mean, p.total, y),
-    "coverage_90": lambda p, y: regression.coverage(p.mean, p.total, y, 0.9),
-    "coverage_95": lambda p, y: regression.coverage(p.mean, p.total, y, 0.95),
-    "aleatoric": lambda p, y: p.aleatoric.mean().item(),
-    "epistemic": lambda p, y: p.epistemic.mean().item(),
+    "log_likelihood": lambda p, y: p.log_prob(y).double().mean().item(),
+    "expected_log_likelihood": lambda p, y: p.expected_log_prob(y).double().mean().item(),
+    "crps": lambda p, y: regression.crps_gaussian(p.mean, _variance(p, "sd"), y),
+    "coverage_90": lambda p, y: regression.coverage(p.mean, _variance(p, "sd"), y, 0.9),
+    "coverage_95": lambda p, y: regression.coverage(p.mean, _variance(p, "sd"), y, 0.95),
+    "aleatoric": lambda p, y: _variance(p, "aleatoric_sd").mean().item(),
+    "epistemic": lambda p, y: _variance(p, "epistemic_sd").mean().item(),
 }
 # What training watches, and stops by.
 WATCHED_CLASSIFICATION: dict[str, Metric] = {name: CLASSIFICATION[name] for name in ("nll", "accuracy")}
@@ -88,12 +85,7 @@ def _walk(table: dict[str, Metric], prediction: Predicted, y: Tensor) -> dict[st
     return {name: metric(prediction, y) for name, metric in table.items()}
 
 
-def _log_probabilities(prediction: Predicted) -> Tensor:
-    return prediction.samples.clamp_min(torch.finfo(prediction.mean.dtype).tiny).log()
-
-
-def _noise_variance(prediction: Any) -> Tensor:
-    """By weight sample (S, n, k)."""
-    sd: Tensor | None = getattr(prediction, "noise_sd", None)
-    variance: Tensor = prediction.noise if sd is None else sd.square()
-    return variance
+def _variance(prediction: Any, sd: str) -> Tensor:
+    """In double precision: in the targets' own units only that has room for squares."""
+    values: Tensor = getattr(prediction, sd)
+    return values.double().square()

@@ -8,7 +8,7 @@ from posterity.optim.build import (
     build_optimizer,
     check_optimizer_options,
     optimizer_options,
-    try_options,
+    construct,
 )
 from posterity.optim.ivon import IVON
 from posterity.optim.rates import effective_rates
@@ -40,5 +40,5 @@ __all__ = [
     "optimizer_options",
     "robust_rates",
     "stable_rate",
-    "try_options",
+    "construct",
 ]

@@ -13,8 +13,6 @@ from posterity.core.errors import UsageError, unknown_name
 from posterity.core.options import Option, check_options, options_of
 from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound
-from posterity.optim.ivon import IVON
-from posterity.optim.sgld import SGLD
 from posterity.optim.yellowfin import YellowFin
 
 
@@ -50,9 +48,6 @@ OPTIMIZERS: dict[str, Recipe] = {
     "yellowfin": replace(_own(YellowFin), joint=True),
     "adabayes": _own(AdaBayes, "batch_size"),
     "adabayes-fp": _own(AdaBayesFP),
-    "ivon": _own(IVON, "ess"),
-    "sgld": Recipe(SGLD, 3e-6, needs=("num_data",)),
-    "psgld": Recipe(SGLD, 3e-8, {"preconditioned": True}, needs=("num_data",)),
 }
 
 
@@ -74,9 +69,6 @@ def _known(name: str) -> dict[str, Option]:
     return {key: option._replace(default=recipe.settings.get(key, option.default)) for key, option in known.items()}
 
 
-try_options = check_optimizer_options  # until training.settings calls it by its name
-
-
 def build_optimizer(
     name: str, groups: Iterable[dict[str, Any]], *, lr: float | None = None, **settings: Any
 ) -> torch.optim.Optimizer:
@@ -84,9 +76,22 @@ def build_optimizer(
     check_optimizer_options(name, settings)
     recipe = OPTIMIZERS[name]
     rate = recipe.lr if lr is None else lr
-    if not rate > 0:
-        raise UsageError(f"the learning rate must be positive, not {rate}")
+    return construct(name, recipe.make, groups, lr=rate, settings={**recipe.settings, **settings})
+
+
+def construct(
+    name: str,
+    make: Callable[..., torch.optim.Optimizer],
+    params: Iterable[Any],
+    *,
+    lr: float | None,
+    settings: Mapping[str, Any],
+) -> torch.optim.Optimizer:
+    """The optimiser that `make` builds, its refusals as errors for people; `lr` None takes the default of `make`."""
+    if lr is not None and not lr > 0:
+        raise UsageError(f"the learning rate must be positive, not {lr}")
+    rate = {} if lr is None else {"lr": lr}
     try:
-        return recipe.make(list(groups), lr=rate, **{**recipe.settings, **settings})
+        return make(list(params), **rate, **settings)
     except (TypeError, ValueError) as error:
         raise UsageError(f"optimizer '{name}': {error}") from error

@@ -35,6 +35,7 @@ class Posterior(nn.Module, ABC):
     kind: ClassVar[str]
     random: ClassVar[bool] = True
     independent: ClassVar[bool] = False  # whether the weights are, under q
+    trainable: ClassVar[bool] = True  # whether there is anything to train, and so to start
     mean: Tensor
 
     @classmethod

@@ -25,6 +25,7 @@ class Samples(Posterior):
     """The rows of `weights` (K, N)."""
 
     kind = "samples"
+    trainable = False
     weights: Tensor
 
     def __init__(self, weights: Tensor) -> None:

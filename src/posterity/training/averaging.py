@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from posterity.averaging import AVERAGES, SWA, reestimate_batch_norm
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
-from posterity.core.randomness import derive
 from posterity.posteriors import POSTERIORS
 from posterity.storage import EpochRecord, describe
 from posterity.training.callbacks import Callback
@@ -84,10 +83,7 @@ class Averaging(Callback):
             return
         averaged = self._network(training)
         if training.val is not None:
-            settings = training.settings
-            seed = derive(settings.seed, f"validation/{training.epoch}")
-            prediction = averaged.predict(training.val.x, settings.val_samples, seed=seed)
-            record |= {f"val_average_{k}": v for k, v in brief_score(prediction, training.val).items()}
+            record |= {f"val_average_{k}": v for k, v in training.validate(averaged).items()}
         if training.stopped:
             training.averaged = averaged
 

@@ -23,7 +23,8 @@ from posterity.data import Dataset
 from posterity.data.augmentation import AUGMENTATIONS, check_augmentation
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.objectives import check_estimate, check_learnable
-from posterity.objectives.estimate import check_posterior
+from posterity.estimators import SAMPLE
+from posterity.objectives.estimate import kind_of
 from posterity.priors import FlatPenalty, FromPenalty, Gaussian, Prior
 from posterity.training.averaging import Averaging
 from posterity.training.groups import ParameterGroup
@@ -85,7 +86,12 @@ def plan(
     _refuse_idle(settings)
     prior, method = _prior(net, settings), METHODS[settings.optimizer]
     check_estimate(settings.estimator, settings.gradient, settings.baseline, settings.samples)
-    check_posterior(net.posterior, prior, settings.estimator, settings.gradient)
+    if not net.posterior.random and settings.estimator != SAMPLE:
+        raise UsageError(
+            f"estimator ('{settings.estimator}') draws weights, of which a {net.posterior.kind} posterior has but one: "
+            "leave it out"
+        )
+    kind_of(net.posterior, prior, settings.estimator, settings.gradient)
     _check_prior(net, prior, settings)
     subject = Subject(net, prior, likelihood, settings, len(train), min(settings.batch_size, len(train)))
     method.refuse(subject)

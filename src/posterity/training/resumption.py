@@ -36,7 +36,7 @@ def description(plan: Plan) -> dict[str, Any]:
     found = describe(subject.net, prior=subject.prior, likelihood=subject.likelihood)
     found["modules"] = ADDRESS.sub("", repr(subject.net.model)).splitlines()
     if not plan.settings.learn_prior:  # a learnt scale is another in every epoch
-        found["prior"]["digest"] = _digest(subject.prior)
+        found["prior's values"] = _digest(subject.prior)
     return found
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from posterity.core.errors import UsageError
+from posterity.core.options import check_options, options_of
 from posterity.objectives.estimate import PATH, TOTAL
 from posterity.optim import build_schedule, construct
 from posterity.optim.ivon import advance, standard_deviation
@@ -68,9 +69,10 @@ class Ivon(WholeMethod):
             "names": subject.net.layout.names,
             "ess": subject.num_data / self.temperature(subject),
         }
-        parameters = [posterior.mean, posterior.rho]
-        options = settings.optimizer_options
-        made = construct(self.name, PosteriorIVON, parameters, lr=settings.lr, given=given, options=options)
+        known = options_of(PosteriorIVON, beside=("self", "params", "lr", *given))
+        check_options(f"optimizer '{self.name}'", settings.optimizer_options, known)
+        parameters, options = [posterior.mean, posterior.rho], {**given, **settings.optimizer_options}
+        made = construct(self.name, PosteriorIVON, parameters, lr=settings.lr, settings=options)
         name, schedule_options = settings.schedule_of(sd=False)
         schedule = build_schedule(name, epochs=settings.epochs, **schedule_options)
         return self.with_deterministic(ParameterGroup("posterior", made, schedule), subject)

@@ -14,6 +14,7 @@ from typing import Any
 from torch.optim import Optimizer
 
 from posterity.core.errors import UsageError
+from posterity.core.options import check_options, options_of
 from posterity.core.randomness import derive
 from posterity.optim import SGLD, build_schedule, construct
 from posterity.training.groups import ParameterGroup
@@ -58,8 +59,11 @@ class Langevin(WholeMethod):
         effective = subject.num_data / self.temperature(subject)
         lr = 2 * dynamics.drift / effective if settings.lr is None else settings.lr
         given = {"num_data": effective, "seed": derive(settings.seed, "langevin"), **dynamics.settings}
+        known = options_of(dynamics.make, beside=("self", "params", "lr"))
+        check_options(f"optimizer '{self.name}'", settings.optimizer_options, known)
         parameters = [p for members in subject.net.posterior.groups().values() for p in members]
-        made = construct(self.name, dynamics.make, parameters, lr=lr, given=given, options=settings.optimizer_options)
-        name, options = settings.schedule_of(sd=False)
-        schedule = build_schedule(name, epochs=settings.epochs, **options)
+        options = {**given, **settings.optimizer_options}
+        made = construct(self.name, dynamics.make, parameters, lr=lr, settings=options)
+        name, schedule_options = settings.schedule_of(sd=False)
+        schedule = build_schedule(name, epochs=settings.epochs, **schedule_options)
         return self.with_deterministic(ParameterGroup("posterior", made, schedule), subject)
