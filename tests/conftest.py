@@ -19,7 +19,7 @@ from torch import nn
 import posterity as pt
 from posterity import data
 from posterity.cli.app import main
-from posterity.training.checkpoint import Checkpoints
+from posterity.storage import Checkpoints
 
 TINY = ("--dataset", "digits", "--model", "mlp", "--hidden", "16")
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from posterity.core.errors import UsageError
 from posterity.optim import OPTIMIZERS, build_optimizer
-from posterity.training.tree import pack, unpack
+from posterity.storage.tree import pack, unpack
 
 NEEDS = {"batch_size": 1, "ess": 1e6, "num_data": 1.0}
 RATES = {"adagrad": 0.5, "yellowfin": 2.0, "ivon": 0.1, "sgld": 0.1, "sgd": 0.01, "adabayes": 0.05}

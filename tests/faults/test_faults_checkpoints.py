@@ -14,7 +14,7 @@ import posterity as pt
 from posterity.core.errors import CorruptFileError, PosterityError
 from posterity.training import Checkpoints, CheckpointWarning
 from posterity.training import checkpoint as checkpoint_module
-from posterity.training.tree import pack, unpack
+from posterity.storage.tree import pack, unpack
 
 
 def state(step):

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from posterity.core.errors import UsageError
-from posterity.training import RunDirectory
+from posterity.storage import RunDirectory
 
 
 def listing(folder):

@@ -119,7 +119,7 @@ def test_no_space_for_the_history(begun, cli, tmp_path, monkeypatch, checkpoint_
         raise OSError(28, "No space left on device", str(self.path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("posterity.training.history.History.append", fail)
+        patch.setattr("posterity.storage.history.History.append", fail)
         done = cli("train", "--out", out, "--resume", "--quiet")
     assert done.code == 1
     assert "No space left" in done.err

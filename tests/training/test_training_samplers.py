@@ -12,7 +12,7 @@ from torch.nn import functional as F
 import posterity as pt
 from posterity.core.errors import UsageError
 from posterity.data import Dataset
-from posterity.training.ivon import PosteriorIVON
+from posterity.training.methods.ivon import PosteriorIVON
 
 NOISE, PRIOR_SD, N = 0.5, 0.8, 40
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -64,7 +65,13 @@ class Dataset:
 
     def subset(self, index: Tensor) -> Dataset:
         """The rows of `index`: positions, or a mask of length n."""
-        return replace(self, x=self.x[index], y=self.y[index])
+        x, y = self.x[index], self.y[index]
+        if not len(x):
+            raise DataError(f"{self.name}: no rows are left of {len(self)}; give the index of one at least.")
+        part = copy.copy(self)  # rows of what was checked need not be checked again
+        object.__setattr__(part, "x", x)
+        object.__setattr__(part, "y", y)
+        return part
 
     def sample(self, count: int, generator: torch.Generator) -> Dataset:
         """`count` of the rows at random, each at most once, in the order they have here."""

@@ -24,18 +24,16 @@ from posterity.priors import PriorRule, build_prior
 
 @dataclass(frozen=True)
 class RunData:
-    """Standardised parts, and what standardised them."""
+    """What is trained and validated on, standardised, and what standardised it."""
 
     train: Dataset
     val: Dataset | None
-    test: Dataset
     standardisation: Standardisation
 
 
 def build_data(run: Run) -> RunData:
     """The run's data; the statistics come from what is trained on, without the held-out part."""
-    splits = data.load(run.dataset, split=run.split, seed=run.seed, target=run.target, task=run.task)
-    train, val = splits.train, None
+    train, val = data.load(run.dataset, split=run.split, seed=run.seed, target=run.target, task=run.task).train, None
     if run.train_rows is not None:
         train = train.sample(run.train_rows, generator(run.seed, "training rows"))
     if run.val_fraction:
@@ -44,7 +42,7 @@ def build_data(run: Run) -> RunData:
         except DataError as error:
             raise DataError(f"{error} To hold out none: --val-fraction 0 (val_fraction=0)") from error
     scale = Standardisation.of(train) if data.is_standardised(run.dataset) else Standardisation.identity(train)
-    return RunData(scale.apply(train), val and scale.apply(val), scale.apply(splits.test), scale)
+    return RunData(scale.apply(train), None if val is None else scale.apply(val), scale)
 
 
 def load_test(run: Run) -> Dataset:

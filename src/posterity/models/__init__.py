@@ -36,7 +36,8 @@ def check_model_options(name: str, options: Mapping[str, Any]) -> None:
 
 def build_model(name: str, input_shape: Sequence[int], num_outputs: int, **options: Any) -> nn.Module:
     """A network by its name."""
-    check_model_options(name, options)
+    if options or name not in MODELS:
+        check_model_options(name, options)
     return MODELS[name](input_shape, num_outputs, **options)
 
 

@@ -73,7 +73,8 @@ def build_optimizer(
     name: str, groups: Iterable[dict[str, Any]], *, lr: float | None = None, **settings: Any
 ) -> torch.optim.Optimizer:
     """The optimiser `name` over parameter `groups`; `lr` None takes its default rate."""
-    check_optimizer_options(name, settings)
+    if settings or name not in OPTIMIZERS:
+        check_optimizer_options(name, settings)
     recipe = OPTIMIZERS[name]
     rate = recipe.lr if lr is None else lr
     return construct(name, recipe.make, groups, lr=rate, settings={**recipe.settings, **settings})

@@ -270,7 +270,8 @@ def build_schedule(name: str, *, epochs: int | None = None, **options: Any) -> S
     """
     if name not in SCHEDULES:
         raise unknown_name("schedule", name, SCHEDULES)
-    check_options(f"schedule '{name}'", options, {**options_of(SCHEDULES[name]), **RHYTHM})
+    if options:
+        check_options(f"schedule '{name}'", options, {**options_of(SCHEDULES[name]), **RHYTHM})
     warmup, by = (options.pop(key, option.default) for key, option in RHYTHM.items())
     schedule = SCHEDULES[name](**options)
     if warmup:

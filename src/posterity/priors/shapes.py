@@ -47,7 +47,8 @@ def check_prior_options(name: str, options: dict[str, Any]) -> None:
 
 def build_prior(name: str, *, scale: float | str = "kaiming", mean: float | str = 0.0, **options: Any) -> PriorRule:
     """A prior by its name; `scale` is its standard deviation (a mixture's wide part's), `mean` may be "pretrained"."""
-    check_prior_options(name, options)
+    if options or name not in SHAPES:
+        check_prior_options(name, options)
     if isinstance(mean, str) and mean != "pretrained":
         raise UsageError(f"a prior's mean is a number or 'pretrained', not '{mean}'")
     slope = options.pop("slope", SLOPE.default)

@@ -54,7 +54,8 @@ class Training:
         self.history = History() if history is None else history
         self.callbacks = [*callbacks, *([plan.averaging] if plan.averaging else [])]
         settings = self.settings
-        self.batches = Batches(len(self.train), plan.subject.batch_size, generator(settings.seed, "batches"))
+        self.num_data = plan.subject.num_data
+        self.batches = Batches(self.num_data, plan.subject.batch_size, generator(settings.seed, "batches"))
         self.kl_weights = kl_weights(self.batches.num_batches, settings.kl_decay).tolist()
         self.augmentation = generator(settings.seed, "augmentation")
         self.total_steps = settings.epochs * self.batches.num_batches
@@ -104,7 +105,7 @@ class Training:
             self.likelihood,
             x,
             y,
-            num_data=len(self.train),
+            num_data=self.num_data,
             samples=self.settings.samples,
             temperature=0.0 if self.plan.method.brings_prior else self.temperature_at(self.step),
             kl_weight=self.kl_weights[self.batches.position - 1],
@@ -239,7 +240,7 @@ class Training:
         temperature = self.temperature_at(max(self.step - 1, 0))  # in force in the epoch's last step
         weight = temperature * (self.settings.kl_decay > 0)
         kl_by_layer = {k: v.item() for k, v in self.net.layout.sum_by_layer(kl_each).items()}
-        kl_term = weight * kl / len(self.train)
+        kl_term = weight * kl / self.num_data
         if weight and not math.isfinite(kl):
             worst = self.net.layout.weight_at(int(kl_each.nan_to_num(math.inf).argmax()))
             raise NonFiniteError(f"step {self.step}: the KL is {kl}, most of it in {worst}. {ADVICE}")

@@ -76,12 +76,12 @@ def plan(
     if settings.patience and val is None:
         raise UsageError("patience needs validation data: give some, or a val_fraction above 0")
     likelihood = likelihood or net.likelihood or default_likelihood(train).to(like)
-    for part in (train, val):
-        if part is not None:
-            check_fit(net, likelihood, part)
+    check_fit(net, likelihood, train)
+    if val is not None:
+        _check_alike(train, val)
     if settings.augmentation is not None:
         check_augmentation(settings.augmentation, train.input_shape)
-    if not net.posterior.groups():
+    if not net.posterior.trainable:
         raise UsageError(f"a posterior of the family '{net.posterior.kind}' has nothing to train")
     _refuse_idle(settings)
     prior, method = _prior(net, settings), METHODS[settings.optimizer]
@@ -93,7 +93,8 @@ def plan(
         )
     kind_of(net.posterior, prior, settings.estimator, settings.gradient)
     _check_prior(net, prior, settings)
-    subject = Subject(net, prior, likelihood, settings, len(train), min(settings.batch_size, len(train)))
+    num_data = len(train)
+    subject = Subject(net, prior, likelihood, settings, num_data, min(settings.batch_size, num_data))
     method.refuse(subject)
     return Plan(
         subject,
@@ -101,8 +102,8 @@ def plan(
         val,
         method,
         method.groups(subject),
-        settings.temperature_rule.bind(net, len(train)),
-        Averaging.of(net, settings, method, len(train)),
+        settings.temperature_rule.bind(net, num_data),
+        Averaging.of(net, settings, method, num_data),
         None if settings.augmentation is None else AUGMENTATIONS[settings.augmentation],
     )
 
@@ -151,6 +152,17 @@ def check_fit(net: BayesianModule, likelihood: Likelihood, data: Dataset) -> Non
             f"the network gives outputs of shape {tuple(output.shape[1:])}; {data.name} with {data.num_outputs} "
             f"{what} and a {likelihood.kind} likelihood needs ({expected},)" + hint
         )
+
+
+def _check_alike(train: Dataset, val: Dataset) -> None:
+    """Refuse validation data of another kind than what is trained on."""
+    for what in ("task", "input_shape", "num_outputs"):
+        ours, theirs = getattr(train, what), getattr(val, what)
+        if ours != theirs:
+            words = {"num_outputs": "classes or targets", "input_shape": "inputs of shape"}.get(what, what)
+            raise DataError(f"the validation data have {words} {theirs}, what is trained on {ours}; they must agree")
+    if train.x.dtype != val.x.dtype:
+        raise DataError(f"the inputs are {train.x.dtype}, the validation data's {val.x.dtype}; convert one")
 
 
 def _refuse_idle(settings: Settings) -> None:
