@@ -15,7 +15,10 @@ from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound
 from posterity.optim.ivon import IVON
 from posterity.optim.sgld import SGLD
+from posterity.optim.stepping import check_betas, check_not_negative
 from posterity.optim.yellowfin import YellowFin
+
+NOT_NEGATIVE = {"momentum", "weight_decay", "eps", "alpha", "lr_decay", "initial_accumulator_value"}
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,19 @@ class Recipe:
     settings: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     joint: bool = False
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Refuse values that the optimiser would refuse: by its own `check`, or as PyTorch's do when they are built."""
+        own = getattr(self.make, "check", None)
+        if own is not None:
+            own(settings)
+            return
+        if "betas" in settings:
+            check_betas(beta1=settings["betas"][0], beta2=settings["betas"][1])
+        for key in NOT_NEGATIVE & settings.keys():
+            check_not_negative(key, settings[key])
+        if settings.get("nesterov") and (settings["momentum"] <= 0 or settings["dampening"] != 0):
+            raise UsageError("nesterov needs a momentum above 0 and no dampening")
 
 
 def _own(make: Callable[..., torch.optim.Optimizer], *needs: str, **settings: Any) -> Recipe:
@@ -62,8 +78,17 @@ def optimizer_options(name: str) -> dict[str, Any]:
 
 
 def check_optimizer_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse an unknown optimiser, and options that it does not take or that are of another kind than it takes."""
-    check_options(f"optimizer '{name}'", options, _known(name))
+    """Refuse an unknown optimiser, and options that it does not take or cannot use; nothing is built for it."""
+    known = _known(name)
+    check_options(f"optimizer '{name}'", options, known)
+    try:
+        if len(options.get("betas", (0, 0))) != 2:
+            raise UsageError(f"betas are two numbers, not {options['betas']}")
+        recipe = OPTIMIZERS[name]
+        defaults = {key: option.default for key, option in known.items()}
+        recipe.check({**defaults, **dict.fromkeys(recipe.needs, 1), **options})
+    except UsageError as error:
+        raise UsageError(f"optimizer '{name}': {error}") from error
 
 
 def _known(name: str) -> dict[str, Option]:
