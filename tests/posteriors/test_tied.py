@@ -104,7 +104,7 @@ def test_gradient_of_rho_is_the_sum_of_mean_fields(prior, share, estimator, grad
     torch.testing.assert_close(rho, torch.stack([g.sum() for g in field_rho.split(net.posterior.sizes)]))
 
 
-def test_as_many_groups_as_weights_are_mean_field():
+def test_as_many_blocks_as_weights_are_mean_field():
     net = network()
     field = loosened(net)
     with torch.no_grad():

@@ -132,9 +132,11 @@ class Layout:
         """Layout of the weights of `model` that `select` names: patterns, a predicate, or all trainable ones."""
         chosen = select_parameters(model, select)
         _refuse_changing(model, chosen)
-        fans, kinds = _fans(model), _convolutions(model)
+        fans, convolutions = _fans(model), _convolutions(model)
         plain = (1, False)
-        return cls(tuple(Entry(n, tuple(p.shape), *fans[id(p)], *kinds.get(id(p), plain)) for n, p in chosen.items()))
+        return cls(
+            tuple(Entry(n, tuple(p.shape), *fans[id(p)], *convolutions.get(id(p), plain)) for n, p in chosen.items())
+        )
 
 
 def select_parameters(model: nn.Module, select: Selection = None) -> dict[str, nn.Parameter]:
@@ -215,8 +217,8 @@ def _fan(module: nn.Module, weight: Tensor) -> tuple[int, int]:
         return 1, 1
     if isinstance(module, nn.MultiheadAttention) and weight.dim() == 3:
         return weight.shape[-1], weight.shape[-1]  # bias_k, bias_v: (1, 1, embedding)
-    field = prod(weight.shape[2:])
+    positions = prod(weight.shape[2:])
     groups = getattr(module, "groups", 1)
     if getattr(module, "transposed", False):  # stored as (in, out / groups, ...)
-        return weight.shape[0] // groups * field, weight.shape[1] * field
-    return weight.shape[1] * field, weight.shape[0] // groups * field
+        return weight.shape[0] // groups * positions, weight.shape[1] * positions
+    return weight.shape[1] * positions, weight.shape[0] // groups * positions
