@@ -213,3 +213,15 @@ def test_unknown_posterior_suggests_the_nearest():
 def test_vector_of_another_size():
     with pytest.raises(UsageError, match="does not fit a layout of 34"):
         build().call(torch.zeros(33), X)
+
+
+def test_what_is_known_of_weights_used_twice_is_the_networks_own():
+    class Twice(nn.Linear):
+        def forward(self, x):
+            return super().forward(super().forward(x))
+
+    net, other = (pt.bayesian(Twice(3, 3), rho=-2.0, seed=1) for _ in range(2))
+    pt.negative_elbo(net, pt.GaussianNoise(1.0), X, X, num_data=6, estimator="local")
+    assert net.several_uses == {0, 1}
+    assert copy.deepcopy(net).several_uses == {0, 1}
+    assert other.several_uses == set()

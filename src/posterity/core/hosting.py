@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from posterity.core.layout import slots
@@ -97,9 +96,6 @@ class _Copies:
         copied: nn.Module
         if id(original) in self._made:
             copied = self._made[id(original)][1]
-            return copied
-        if isinstance(original, torch.jit.ScriptModule):  # its state is not in Python
-            copied = self._keep(original, copy.deepcopy(original))
             return copied
         copied = self._keep(original, nn.Module.__new__(type(original)))
         state = original.__dict__.copy()  # at once: another thread may be in the middle of a pass
