@@ -82,42 +82,6 @@ def test_options_are_checked_without_building_anything(monkeypatch):
         ("ivon", {"ess": "all"}, "takes a number, not 'all'"),
         ("adabayes", {"batch_size": "all"}, "takes a number, not 'all'"),
         ("adam", {"capturable": "yes"}, "true or false, such as false, not 'yes'"),
-        ("adam", {"betas": (2.0, 0.9)}, r"optimizer 'adam': beta1 must lie in \[0, 1\), got 2.0"),
-        ("adabound", {"betas": (0.9,)}, "optimizer 'adabound': betas are two numbers"),
-        ("sgd", {"momentum": -1}, "momentum must not be negative, got -1"),
-        ("sgd", {"nesterov": True, "momentum": 0.0}, "nesterov needs a momentum above 0"),
-        ("adabound", {"final_lr": 0.0}, "final_lr must be positive"),
-        ("adabayes", {"reduction": "none"}, "reduction must be one of mean, sum"),
-        ("yellowfin", {"momentum": 1.0}, "momentum must lie in"),
-        ("ivon", {"hess_init": -1.0}, "hess_init"),
-        ("sgld", {"temperature": -1.0}, "temperature"),
     ):
         with pytest.raises(UsageError, match=message):
             check_optimizer_options(name, options)
-
-
-TRIED = {
-    "betas": [(1.0, 0.9), (0.9, 1.0), (-0.1, 0.9), (0.0, 0.5)], "momentum": [-0.5, 0.0, 0.5], "alpha": [-1.0, 0.5],
-    "weight_decay": [-1.0, 0.0, 0.1], "eps": [-1e-8, 0.0, 1e-3], "lr_decay": [-1.0, 0.1], "nesterov": [True],
-    "initial_accumulator_value": [-1.0, 0.1], "final_lr": [-1.0, 0.0, 0.1], "gamma": [0.0, 1e-3], "lr_sgd": [0.0, 1.0],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_what_the_check_refuses_is_what_building_would(name):
-    """PyTorch's own classes are the reference for theirs."""
-    recipe = OPTIMIZERS[name]
-    for key in TRIED.keys() & optimizer_options(name).keys():
-        for value in TRIED[key]:
-            settings = {**recipe.settings, **dict.fromkeys(recipe.needs, 1), key: value}
-            try:
-                recipe.make(group([1.0]), lr=0.1, **settings)
-                built = True
-            except (ValueError, UsageError):
-                built = False
-            try:
-                check_optimizer_options(name, {key: value})
-                passed = True
-            except UsageError:
-                passed = False
-            assert passed == built, (key, value)

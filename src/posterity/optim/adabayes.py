@@ -92,8 +92,7 @@ class AdaBayes(BlockOptimizer):
             check_positive("rows", rows)
         self._rows = rows
 
-    @classmethod
-    def check(cls, group: Group) -> None:
+    def check(self, group: Group) -> None:
         """lr_sgd and batch size positive, betas in [0, 1), a known reduction."""
         check_positive("lr_sgd", group["lr_sgd"])
         check_betas(beta1=group["betas"][0], beta2=group["betas"][1])

@@ -51,8 +51,7 @@ class AdaBound(BlockOptimizer):
         settings = {"lr": lr, "final_lr": final_lr, "gamma": gamma, "betas": betas, "eps": eps}
         super().__init__(params, {**settings, "weight_decay": weight_decay, "amsbound": amsbound, "maximize": maximize})
 
-    @classmethod
-    def check(cls, group: Group) -> None:
+    def check(self, group: Group) -> None:
         """Rates and gamma positive, betas in [0, 1)."""
         check_positive("final_lr", group["final_lr"])
         check_positive("gamma", group["gamma"])

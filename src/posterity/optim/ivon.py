@@ -69,8 +69,7 @@ class IVON(BlockOptimizer):
         super().__init__(params, {**settings, "weight_decay": weight_decay, "rescale_lr": rescale_lr})
         self.shared = {"samples": 0, "noise": NoiseSource(seed).state()}
 
-    @classmethod
-    def check(cls, group: Group) -> None:
+    def check(self, group: Group) -> None:
         """ess and hess_init positive, betas in [0, 1)."""
         check_positive("ess", group["ess"])
         check_positive("hess_init", group["hess_init"])

@@ -53,8 +53,7 @@ class SGLD(BlockOptimizer):
         super().__init__(params, {"lr": lr, **settings})
         self.shared = {"noise": StepNoise.begin(seed)}
 
-    @classmethod
-    def check(cls, group: Group) -> None:
+    def check(self, group: Group) -> None:
         """num_data positive, temperature not negative."""
         check_positive("num_data", group["num_data"])
         check_not_negative("temperature", group["temperature"])

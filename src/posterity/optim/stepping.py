@@ -43,9 +43,8 @@ class BlockOptimizer(Optimizer):
         """What multiplied the average gradient in the last step, of the parameter's shape or one for all."""
         raise NotImplementedError
 
-    @classmethod
-    def check(cls, group: Group) -> None:
-        """Refuse settings that make no sense; `group` has all of them."""
+    def check(self, group: Group) -> None:
+        """Refuse settings that make no sense."""
         raise NotImplementedError
 
     def prepare(self, ready: list[tuple[Tensor, Group]]) -> None:

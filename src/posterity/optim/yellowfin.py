@@ -67,8 +67,7 @@ class YellowFin(BlockOptimizer):
         settings = {"lr": lr, "momentum": momentum, "beta": beta}
         super().__init__(params, {**settings, "maximize": maximize, "still": still})
 
-    @classmethod
-    def check(cls, group: Group) -> None:
+    def check(self, group: Group) -> None:
         """beta and a given momentum in [0, 1)."""
         check_betas(beta=group["beta"])
         if group["momentum"] is not None:
