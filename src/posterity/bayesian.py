@@ -89,7 +89,7 @@ class BayesianModule(nn.Module):
 
     @torch.no_grad()
     def trial(self, *args: Any, **kwargs: Any) -> Any:
-        """One pass at the mean, in eval mode, on a private copy: to see what comes out. Nothing of the network changes."""
+        """One pass at the mean, in eval mode, on a private copy: to see what comes out. The network stays as it is."""
         return self._host.private().call(self.layout.views(self.posterior.mean.detach()), *args, **kwargs)
 
     def outputs(

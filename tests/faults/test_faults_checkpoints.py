@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import posterity as pt
 from posterity.core.errors import CorruptFileError, PosterityError
+from posterity.storage.tree import pack, unpack
 from posterity.training import Checkpoints, CheckpointWarning
 from posterity.training import checkpoint as checkpoint_module
-from posterity.storage.tree import pack, unpack
 
 
 def state(step):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from posterity.training.idle import refuse_idle
 
 import posterity as pt
 from posterity.core.errors import UsageError
 from posterity.experiments import Run
 from posterity.training import Settings
-from posterity.training.idle import refuse_idle
 
 IDLE = [
     ({"penalty_factor": 2.0}, "mean_field", r"penalty_factor \(2.0\) goes with a penalty"),

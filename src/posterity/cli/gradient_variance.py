@@ -14,9 +14,7 @@ from posterity.objectives import GradientVariance
 from posterity.report import save, variance_bars
 
 
-def gradient_variance_command(
-    given: dict[str, Any], *, draws: int, run: Path | None, figure: Path, json: bool
-) -> None:
+def gradient_variance_command(given: dict[str, Any], *, draws: int, run: Path | None, figure: Path, json: bool) -> None:
     """How noisy the gradient is by --estimator and --gradient (all of them by default), and what a draw costs.
 
     On one batch, with the weights a training would start from, or with those of a trained run (--run). Kinds that the

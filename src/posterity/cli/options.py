@@ -77,7 +77,7 @@ def _flags() -> list[inspect.Parameter]:
                 show_default=False,
                 rich_help_panel=panel,
             )
-            annotation = Annotated[Optional[_plain(field)], option]  # type: ignore[valid-type, misc]  # noqa: UP045
+            annotation = Annotated[Optional[_plain(field)], option]  # type: ignore[valid-type]  # noqa: UP045
             parameters.append(
                 inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
             )

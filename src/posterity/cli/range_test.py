@@ -11,7 +11,7 @@ import typer
 from posterity.cli.options import JSON, configure, run_command
 from posterity.cli.output import note, print_json
 from posterity.experiments.range_study import range_verdict, study_range
-from posterity.report import save, range_figure
+from posterity.report import range_figure, save
 from posterity.training import range_test
 
 DEFAULT = {name: p.default for name, p in signature(range_test).parameters.items()}

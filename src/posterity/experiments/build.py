@@ -97,7 +97,7 @@ def _prior(run: Run) -> PriorRule | None:
 
 
 def _refuse_idle(run: Run, task: Task) -> None:
-    """Refuse what was given and has no effect on a network for this `task`; what training would not use, the plan does."""
+    """Refuse what was given and has no effect on a network for this `task`; the plan does so for the training."""
     random = POSTERIORS[run.posterior].random
     for name, used, why in (
         ("rho", random and run.relative_sd is None, "a posterior that has standard deviations, without relative_sd"),

@@ -48,7 +48,7 @@ def evaluate(
     ood: Sequence[str] = (),
     test: Dataset | None = None,
 ) -> dict[str, Evaluation]:
-    """The run's networks, `last` and perhaps `average`, on its test data (or `test`, raw) and each data set of `ood`."""
+    """The run's networks, `last` and perhaps `average`, on its test data (or `test`, raw) and on each of `ood`."""
     if ood and trained.task == "regression":
         raise UsageError("out-of-distribution detection is for classification")
     test = load_test(trained.run) if test is None else test

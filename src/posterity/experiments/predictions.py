@@ -1,8 +1,8 @@
 """Predictions on disk: a run's own, which its figures and reports are drawn from, and files for people.
 
-    predictions.npz     arrays named network/data/what: last/test/mean, average/noise/confidence, last/test/targets, ...
-                        moments only: samples would be many times larger
-    .csv, .npz          what `posterity predict` writes, for spreadsheets and with everything
+predictions.npz     arrays named network/data/what: last/test/mean, average/noise/confidence, last/test/targets, ...
+                    moments only: samples would be many times larger
+.csv, .npz          what `posterity predict` writes, for spreadsheets and with everything
 """
 
 from __future__ import annotations

@@ -31,13 +31,13 @@ class Record:
     @property
     def finished(self) -> bool:
         """Whether the training has come to its end and was evaluated."""
-        return bool(self.summary.get("stopped")) and "evaluation" in self.summary
+        whole = bool(self.summary.get("stopped")) and "evaluation" in self.summary
+        return whole and bool(self.summary["key"] == self.run.key)  # or it is being prolonged
 
     def was_evaluated(self, samples: int, ood: Iterable[str]) -> bool:
-        """Whether it is finished, and its evaluation is one with as many weight samples, on these data sets at least."""
-        if not self.finished or self.evaluation["samples"] != samples:
-            return False
-        return set(ood) <= self.evaluation.get("ood", {}).keys()
+        """Whether it is finished, and was evaluated with as many weight samples, on these data sets at least."""
+        evaluated = self.finished and bool(self.evaluation["samples"] == samples)
+        return evaluated and set(ood) <= self.evaluation.get("ood", {}).keys()
 
     @property
     def evaluation(self) -> dict[str, Any]:

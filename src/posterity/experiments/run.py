@@ -81,12 +81,16 @@ class Run(Settings):
     prior_mean: float | Literal["pretrained"] = setting(
         0.0, PRIOR, "its mean: a number, or pretrained: the first values of the means"
     )
-    prior_options: Options = setting({}, PRIOR, "its own options, such as df=5 (student_t), pi=0.25 (mixture), slope=0.1")
+    prior_options: Options = setting(
+        {}, PRIOR, "its own options, such as df=5 (student_t), pi=0.25 (mixture), slope=0.1"
+    )
 
     posterior: Annotated[str, one_of("posterior", STARTED)] = setting(
         "mean_field", POSTERIOR, f"the posterior's family: {', '.join(STARTED)} (point: a frequentist network)"
     )
-    posterior_options: Options = setting({}, POSTERIOR, "its own options, such as rank=8 (low_rank) or share=layer (tied)")
+    posterior_options: Options = setting(
+        {}, POSTERIOR, "its own options, such as rank=8 (low_rank) or share=layer (tied)"
+    )
     rho: float = setting(DEFAULT_RHO, POSTERIOR, "initial rho of every weight: sd = softplus(rho)")
     relative_sd: float | None = setting(None, POSTERIOR, "initial sd relative to another, instead of rho", gt=0)
     relative_to: Annotated[str, one_of("relative_to", (OF_PRIOR, INIT))] = setting(

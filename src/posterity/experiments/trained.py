@@ -51,7 +51,9 @@ class Trained:
         if x[0].numel() == prod(self.input_shape):
             x = x.reshape(-1, *self.input_shape)  # images as rows of a table, or without a channel
         if tuple(x.shape[1:]) != self.input_shape:
-            raise DataError(f"the inputs have shape {tuple(x.shape[1:])}; the network was trained on {self.input_shape}")
+            raise DataError(
+                f"the inputs have shape {tuple(x.shape[1:])}; the network was trained on {self.input_shape}"
+            )
         prediction = self.net.predict(self.standardisation.inputs(x), samples, seed=seed)
         if self.task != "regression":
             return prediction

@@ -61,6 +61,7 @@ class ClassPrediction(Prediction):
         return labels.long().unsqueeze(-1)
 
     def columns(self) -> dict[str, Tensor]:
+        """Probabilities, label, confidence and uncertainties."""
         names = ("label", "confidence", "mean", "aleatoric", "epistemic", "total")
         return {name: getattr(self, name) for name in names}
 

@@ -122,6 +122,7 @@ class RealPrediction(Prediction):
         return targets
 
     def columns(self) -> dict[str, Tensor]:
+        """Mean and standard deviations by source."""
         names = ("mean", "sd", "aleatoric_sd", "epistemic_sd", "aleatoric", "epistemic", "total")
         return {name: getattr(self, name) for name in names}
 

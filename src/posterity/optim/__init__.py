@@ -7,8 +7,8 @@ from posterity.optim.build import (
     Recipe,
     build_optimizer,
     check_optimizer_options,
-    optimizer_options,
     construct,
+    optimizer_options,
 )
 from posterity.optim.ivon import IVON
 from posterity.optim.rates import effective_rates
@@ -36,9 +36,9 @@ __all__ = [
     "build_optimizer",
     "build_schedule",
     "check_optimizer_options",
+    "construct",
     "effective_rates",
     "optimizer_options",
     "robust_rates",
     "stable_rate",
-    "construct",
 ]

@@ -247,6 +247,7 @@ def calm(axes: Axes, *, grid: Literal["x", "y"] = "y") -> None:
 
 
 def legend_above(axes: Axes) -> None:
+    """A legend above the data."""
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1),

@@ -43,7 +43,7 @@ def _tunings(history: list[EpochRecord]) -> dict[str, list[EpochRecord]]:
 
 
 def write_evaluation_figures(folder: Path, records: Mapping[str, Record]) -> list[Path]:
-    """Reliability diagrams and confidences of labelled runs side by side, and of their averages; none for regression."""
+    """Reliability diagrams and confidences of runs, and of their averages, side by side; none for regression."""
     tables, confidences = {}, {}
     for label, record in records.items():
         for network, by_data in record.predictions.items():

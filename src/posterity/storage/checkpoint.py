@@ -120,4 +120,3 @@ class Checkpoints:
         except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
             raise CorruptFileError(f"checkpoint {name} is damaged: {error}") from error
         return state
-

@@ -27,7 +27,7 @@ except ImportError:  # Windows
 
 
 class FileLock:
-    """The lock on the file at `path`, which is made if need be and stays: removing it would race with the next owner."""
+    """The lock on the file at `path`, which is made if need be, and stays: removing it would race with the next one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -31,7 +31,7 @@ FORMAT, VERSION = "posterity-network", 3
 def describe(
     net: BayesianModule, *, prior: Prior | None = None, likelihood: Likelihood | None = None
 ) -> dict[str, Any]:
-    """All that is needed, beside the tensors and the module, to build `net` again, perhaps with others of these parts."""
+    """All that is needed, beside the tensors and the module, to build `net` again, or one with these other parts."""
     prior, likelihood = prior or net.prior, likelihood or net.likelihood
     return {
         "weights": {entry.name: list(entry.shape) for entry in net.layout.entries},

@@ -23,8 +23,8 @@ from posterity.training.callbacks import Callback
 from posterity.training.methods import Method
 
 if TYPE_CHECKING:
-    from posterity.training.settings import Settings
     from posterity.training.loop import Training
+    from posterity.training.settings import Settings
 
 
 # Settings of averages, by the name that the average itself has for them.
@@ -43,14 +43,16 @@ class Averaging(Callback):
         """What the settings ask for, or the method does by itself; refused if it cannot be."""
         kind = settings.average or method.collects
         if kind is None:
-            _refuse(settings, OF_AVERAGES, "goes with an average: give average 'swa', 'hwa' or 'samples', or leave it out")
+            _refuse(
+                settings, OF_AVERAGES, "goes with an average: give average 'swa', 'hwa' or 'samples', or leave it out"
+            )
             return None
         average = _build(kind, settings)
         average.check(net.posterior)
         if settings.average_restart and method.owns_sds and average.moves_sds:
             raise UsageError(
-                f"'{method.name}' has standard deviations that follow from its own state, which a restart from those of "
-                f"'{kind}' does not change: take average 'swa', or no average_restart"
+                f"the standard deviations of '{method.name}' follow from its own state, its curvature, which a restart "
+                f"from those of '{kind}' does not change: take average 'swa', or no average_restart"
             )
         batches = math.ceil(num_data / settings.batch_size)
         steps, every = settings.epochs * batches, settings.average_every or batches

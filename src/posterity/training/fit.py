@@ -65,7 +65,7 @@ def fit(
 
     The likelihood follows from the task unless one is given, here or with the network. With `out` the run
     writes history and checkpoints there (one at least every `checkpoint_seconds`), stops in good order on
-    SIGINT and SIGTERM, and continues bit for bit with `resume`; with more `epochs` than it was begun with it is prolonged.
+    SIGINT and SIGTERM, and continues bit for bit with `resume`; with more `epochs` than before it is prolonged.
     """
     planned = plan(net, train, val, Settings.of(**settings), likelihood=likelihood)
     directory = None if out is None else RunDirectory(out, resume=resume, overwrite=overwrite)

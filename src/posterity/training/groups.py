@@ -68,7 +68,7 @@ class ParameterGroup:
 
 
 def step_groups(groups: Sequence[ParameterGroup], progress: float, rows: int) -> None:
-    """One step of these groups, on a batch of `rows`, at their schedules' rates; what else shares an optimiser stands still."""
+    """One step of these groups on a batch of `rows`, at their schedules' rates; others of an optimiser stand still."""
     moving: dict[int, list[ParameterGroup]] = {}
     for group in groups:
         group.settings["lr"] = group.base_lr * group.schedule.factor(progress)

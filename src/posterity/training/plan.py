@@ -21,9 +21,9 @@ from posterity.bayesian import BayesianModule
 from posterity.core.errors import DataError, UsageError
 from posterity.data import Dataset
 from posterity.data.augmentation import AUGMENTATIONS, check_augmentation
+from posterity.estimators import SAMPLE
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.objectives import check_estimate, check_learnable
-from posterity.estimators import SAMPLE
 from posterity.objectives.estimate import kind_of
 from posterity.priors import FlatPenalty, FromPenalty, Gaussian, Prior
 from posterity.training.averaging import Averaging

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from posterity.objectives import Loss
-from posterity.training.callbacks import Callback
 from posterity.storage import EpochRecord, in_short
+from posterity.training.callbacks import Callback
 from posterity.training.loop import Training
 
 REFRESH_SECONDS = 0.25

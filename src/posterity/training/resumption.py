@@ -71,7 +71,11 @@ def _check_settings(settings: Settings, state: Mapping[str, Any]) -> None:
     if state["stopped"] not in ("", "epochs"):
         raise UsageError(f"the run has stopped ({state['stopped']}): more epochs do not change that")
     done = state["batches"]["epoch"]
-    best = " It goes on from the best weights, which were restored at its end." if state["best"] and state["stopped"] else ""
+    best = (
+        " It goes on from the best weights, which were restored at its end."
+        if state["best"] and state["stopped"]
+        else ""
+    )
     warnings.warn(
         f"prolonged from {before} to {now} epochs, of which {done} are done: schedules and averages are stretched over "
         f"all {now}, so that the rate goes on as in a training of {now} epochs (a cosine that had ended at 0 is up "

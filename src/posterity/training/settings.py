@@ -90,11 +90,15 @@ class Settings(BaseModel):
     )
     lr_sd: float | None = setting(None, SDS, "learning rate of the standard deviations", gt=0)
     lr_ratio: float | None = setting(None, SDS, "the same as a multiple of lr", gt=0)
-    optimizer_sd_options: Options = setting({}, SDS, "their optimiser's own settings, added to the means' if it is theirs")
+    optimizer_sd_options: Options = setting(
+        {}, SDS, "their optimiser's own settings, added to the means' if it is theirs"
+    )
     schedule_sd: Annotated[str | None, one_of("schedule", SCHEDULES)] = setting(
         None, SDS, "schedule of the standard deviations' rate; as the means' by default"
     )
-    schedule_sd_options: Options = setting({}, SDS, "their schedule's own settings, added to the means' if it is theirs")
+    schedule_sd_options: Options = setting(
+        {}, SDS, "their schedule's own settings, added to the means' if it is theirs"
+    )
     alternate: int | None = setting(None, SDS, "epochs of means, then of standard deviations, in turn", ge=1)
 
     average: Annotated[str | None, one_of("average", AVERAGES)] = setting(
@@ -135,7 +139,9 @@ class Settings(BaseModel):
     temperature_warmup_shape: Annotated[str, one_of("shape of a warm-up", SHAPES)] = setting(
         "linear", TEMPERATURE, f"shape of that ramp: {' or '.join(SHAPES)}"
     )
-    kl_decay: float = setting(1.0, TEMPERATURE, "lam: how an epoch's KL is shared by its batches; 0 leaves it out", ge=0)
+    kl_decay: float = setting(
+        1.0, TEMPERATURE, "lam: how an epoch's KL is shared by its batches; 0 leaves it out", ge=0
+    )
 
     samples: int = setting(1, GRADIENT, "weight samples in a step", ge=1)
     estimator: Annotated[str, one_of("estimator", ESTIMATORS)] = setting(
@@ -149,7 +155,10 @@ class Settings(BaseModel):
     )
 
     patience: int | None = setting(
-        None, STOPPING, "epochs without a better validation nll before stopping; the best weights are then restored", ge=1
+        None,
+        STOPPING,
+        "epochs without a better validation nll before stopping; the best weights are then restored",
+        ge=1,
     )
     val_samples: int = setting(8, STOPPING, "weight samples in each validation", ge=1)
     seed: int = setting(0, STOPPING, "seed of all randomness", ge=0, lt=2**63)
@@ -223,5 +232,3 @@ def _complaint(e: Any, schema: type[BaseModel]) -> str:
     # What a share is a share of: others may take it for a number of epochs or of rows.
     meaning = f", a {described}" if described and described.startswith("share of") else ""
     return f"{'.'.join(map(str, e['loc']))}: {e['msg']}{meaning} (given: {e['input']!r})"
-
-

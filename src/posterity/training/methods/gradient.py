@@ -1,8 +1,8 @@
 """Ordinary optimisers on the gradient of the negative ELBO.
 
-    together     every group steps in every step (the default)
-    by ratio     lr_sd = lr_ratio * lr_mean
-    alternating  for `alternate` epochs the standard deviations stand still, for as many the rest does, and so on
+together     every group steps in every step (the default)
+by ratio     lr_sd = lr_ratio * lr_mean
+alternating  for `alternate` epochs the standard deviations stand still, for as many the rest does, and so on
 """
 
 from __future__ import annotations

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from posterity.training.settings import Settings
 
 # Settings of the standard deviations' own training.
-OF_SDS = ("optimizer_sd", "lr_sd", "lr_ratio", "optimizer_sd_options", "schedule_sd", "schedule_sd_options", "alternate")
+OF_SDS = (
+    "optimizer_sd",
+    "lr_sd",
+    "lr_ratio",
+    "optimizer_sd_options",
+    "schedule_sd",
+    "schedule_sd_options",
+    "alternate",
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,7 @@ class Method(ABC):
     def groups(self, subject: Subject) -> list[ParameterGroup]:
         """The groups with their optimisers; changes nothing in the network, and refuses wrong options."""
 
-    def begin(self, groups: Sequence[ParameterGroup]) -> None:
+    def begin(self, groups: Sequence[ParameterGroup]) -> None:  # noqa: B027
         """What it changes in the network before the first step."""
 
     def moving(self, groups: Sequence[ParameterGroup], epoch: int, settings: Settings) -> Sequence[ParameterGroup]:
