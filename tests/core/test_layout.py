@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from posterity.core.errors import UnknownNameError, UsageError
-from posterity.core.layout import Entry, Layout, select_parameters, slots
+from posterity.core.hosting import slots
+from posterity.core.layout import Entry, Layout, select_parameters
 
 shapes = st.lists(st.lists(st.integers(1, 4), min_size=0, max_size=5).map(tuple), min_size=1, max_size=5)
 

@@ -40,6 +40,7 @@ Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 class Plan:
     """What a training is built from. Its optimisers are over the network's own parameters."""
 
+    settings: Settings
     subject: Subject
     train: Dataset
     val: Dataset | None
@@ -48,11 +49,6 @@ class Plan:
     temperature: Temperature
     averaging: Averaging | None
     augment: Augmentation | None
-
-    @property
-    def settings(self) -> Settings:
-        """What was asked for."""
-        return self.subject.settings
 
     @cached_property
     def data_checksum(self) -> int:
@@ -97,6 +93,7 @@ def plan(
     subject = Subject(net, prior, likelihood, settings, num_data, min(settings.batch_size, num_data))
     method.refuse(subject)
     return Plan(
+        settings,
         subject,
         train,
         val,

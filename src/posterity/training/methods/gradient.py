@@ -60,7 +60,7 @@ class Gradient(Method):
         settings, posterior = subject.settings, subject.net.posterior
         if settings.lr_sd is not None and settings.lr_ratio is not None:
             raise UsageError(f"give lr_sd ({settings.lr_sd}) or lr_ratio ({settings.lr_ratio}), not both")
-        if SD in posterior.groups():
+        if posterior.random:
             return
         for name in OF_SDS:
             if not settings.is_default(name):
