@@ -177,7 +177,7 @@ def bayesian(
         seed = fresh_seed() if seed is None else seed
         q = family.start(
             start.means(model, layout, weights, bound, seed),
-            start.sds(model, layout, bound),
+            start.sds(model, layout, weights, bound),
             layers=layout.layer_sizes,
             seed=seed,
             **options,

@@ -83,13 +83,13 @@ class Start:
             drawn = sd * torch.randn(shape, generator=g, dtype=torch.float64).to(weights)
         return torch.where(drawn_places(model, layout).to(weights.device), drawn, weights)
 
-    def sds(self, model: nn.Module, layout: Layout, prior: Prior) -> Tensor:
-        """The standard deviations (N,)."""
+    def sds(self, model: nn.Module, layout: Layout, weights: Tensor, prior: Prior) -> Tensor:
+        """The standard deviations (N,); `weights` (N,) say where they are."""
         if self.relative_sd is not None and self.relative_to == PRIOR:
             return self.relative_sd * prior.sd
         # In double precision, so that the posterior finds the same rho again; not 0, of which there is none.
-        sd = F.softplus(torch.tensor(self.rho, dtype=torch.float64, device=prior.sd.device))
-        sd = sd.clamp_min(torch.finfo(sd.dtype).tiny).expand(layout.num_weights)
+        sd = F.softplus(torch.tensor(self.rho, dtype=torch.float64, device=weights.device))
+        sd = sd.clamp_min(torch.finfo(sd.dtype).tiny).expand(len(weights))
         if self.relative_sd is None:
             return sd
         places = drawn_places(model, layout).to(sd.device)

@@ -53,7 +53,7 @@ def execute(
             net,
             planned,
             directory,
-            callbacks=[_Prolong(run, directory)],
+            callbacks=[_Prolong(run, directory)] if directory.resume else [],
             progress=progress,
             checkpoint_seconds=checkpoint_seconds,
             extra=description(run, parts, net),
@@ -92,8 +92,7 @@ class _Prolong(Callback):
         self.run, self.directory = run, directory
 
     def on_start(self, training: Training) -> None:
-        if self.directory.resume:
-            self.run.write(self.directory.config)
+        self.run.write(self.directory.config)
 
 
 def _store(
