@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posterity.core.errors import UsageError
-from posterity.optim import OPTIMIZERS, build_optimizer, build_schedule
+from posterity.optim import OPTIMIZERS, SCHEDULES, build_optimizer, build_schedule
 from posterity.training.groups import DETERMINISTIC, SD, ParameterGroup
 from posterity.training.methods.method import OF_SDS, Method, Subject
 
@@ -89,7 +89,7 @@ class Gradient(Method):
             if OPTIMIZERS[recipe.optimizer].joint:
                 shared[same] = made
             options = recipe.schedule_options
-            if recipe.schedule == "plateau":  # each group by what it can change
+            if SCHEDULES[recipe.schedule].watches:  # each group what it can change
                 options = {"metric": "kl" if name == SD else "nll", **options}
             schedule = build_schedule(recipe.schedule, epochs=settings.epochs, **options)
             built.append(ParameterGroup(name, made, schedule, len(made.param_groups) - 1))
