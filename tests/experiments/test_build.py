@@ -141,9 +141,13 @@ def test_penalty_variance(tmp_path):
 
 def test_noise_and_deterministic_weights():
     net = network(dataset="diabetes", noise=0.3, deterministic=("1.*",))
-    assert net.likelihood.options() == build_network(
-        Run(**{**SMALL, "dataset": "diabetes"}, noise=0.3), build_data(Run(**{**SMALL, "dataset": "diabetes"})).train
-    ).likelihood.options()
+    assert (
+        net.likelihood.options()
+        == build_network(
+            Run(**{**SMALL, "dataset": "diabetes"}, noise=0.3),
+            build_data(Run(**{**SMALL, "dataset": "diabetes"})).train,
+        ).likelihood.options()
+    )
     assert net.layout.names == ["3.weight", "3.bias"]
 
 

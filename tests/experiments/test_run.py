@@ -92,7 +92,10 @@ def test_the_key_of_a_run_stays_what_it_is(monkeypatch):
     """Keys under which results are stored: if one changes here, those of all stored runs do."""
     monkeypatch.setattr(module, "SCHEMA", 1)
     assert Run().key == "c9dca30088fb51c6"
-    assert Run(epochs=33, hidden=(4,), optimizer_options={"momentum": 1}, penalty_factors={"*": 2}).key == "769f0b5eb21c92a9"
+    assert (
+        Run(epochs=33, hidden=(4,), optimizer_options={"momentum": 1}, penalty_factors={"*": 2}).key
+        == "769f0b5eb21c92a9"
+    )
 
 
 def test_every_field_changes_the_key():

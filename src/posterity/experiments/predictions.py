@@ -55,10 +55,11 @@ def read_stored(path: Path) -> Stored:
 def write_predictions(path: Path, prediction: Prediction) -> None:
     """Write `prediction` to `path`, atomically; the ending decides the format."""
     writers = {".csv": _write_csv, ".npz": _write_npz}
-    if path.suffix not in writers:
+    suffix = path.suffix.lower()
+    if suffix not in writers:
         raise UsageError(f"predictions are written as .csv or .npz, not '{path.name}'")
     try:
-        replace_file(path, lambda partial: writers[path.suffix](partial, prediction))
+        replace_file(path, lambda partial: writers[suffix](partial, prediction))
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
@@ -67,7 +68,8 @@ def _write_npz(path: Path, prediction: Prediction) -> None:
     contents: dict[str, Any] = {name: tensor.numpy() for name, tensor in prediction.columns().items()}
     if prediction.samples is not None:
         contents["samples"] = prediction.samples.numpy()
-    np.savez_compressed(path, **contents)
+    with path.open("wb") as file:  # to a path with another ending, .NPZ say, numpy would add its own
+        np.savez_compressed(file, **contents)
 
 
 def _write_csv(path: Path, prediction: Prediction) -> None:
