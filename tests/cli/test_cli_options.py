@@ -1,6 +1,6 @@
 """Options of optimisers and schedules as flags, in the config, and on resuming."""
 
-from posterity.cli.train import parse
+from posterity.cli.options import parse
 from posterity.experiments import Run
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -167,7 +168,8 @@ def test_noise_and_deterministic_weights():
         ({"prior_options": {"scale": 1.0}}, "scale"), ({"model_options": {"num_outputs": 3}}, "num_outputs"),
         ({"train_rows": 10_000}, "10000"), ({"augmentation": "crop", "dataset": "diabetes"}, "images"),
         ({"posterior": "tied", "posterior_options": {"share": "layers"}}, "Did you mean 'layer'?"),
-        ({"posterior_options": {"rank": 3}}, "rank"), ({"posterior": "low_rank", "posterior_options": {"rank": 0}}, "0"),
+        ({"posterior_options": {"rank": 3}}, "rank"),
+        ({"posterior": "low_rank", "posterior_options": {"rank": 0}}, "0"),
         ({"posterior": "low_rank", "posterior_options": {"rank": "x"}}, "a whole number such as 8"),
         ({"posterior": "low_rank", "posterior_options": {"rank": 2.5}}, "a whole number such as 8"),
         ({"posterior_options": {"seed": 3}}, "takes no options, but was given seed"),
@@ -183,9 +185,8 @@ def test_noise_and_deterministic_weights():
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_leaves_nothing_behind(settings, part, tmp_path):
-    with pytest.raises(UsageError, match=".") as refused:
+    with pytest.raises(UsageError, match=re.escape(part)):
         execute(Run.of(**{**SMALL, **settings}), tmp_path / "run")
-    assert part in str(refused.value)
     assert not (tmp_path / "run").exists()
 
 

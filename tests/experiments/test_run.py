@@ -142,7 +142,7 @@ def test_a_changed_default_takes_a_new_schema():
     pairs = {name: (value, now["defaults"].get(name, "gone")) for name, value in kept["defaults"].items()}
     changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     command = "python tests/experiments/test_run.py"
-    if SCHEMA == kept["schema"]:
+    if kept["schema"] == SCHEMA:
         assert not changed, f"defaults changed ({changed}): raise SCHEMA in experiments/run.py, then run: {command}"
     assert now == kept, f"write the defaults anew: {command}"
 
