@@ -88,9 +88,16 @@ def _write_csv(path: Path, prediction: Prediction) -> None:
         columns = {name: getattr(prediction, name) for name in ("label", "confidence", "aleatoric", "epistemic")}
         columns["p"] = prediction.mean
         names = [*list(columns)[:-1], *(f"p_{k}" for k in range(prediction.mean.shape[1]))]
-    table = [column.reshape(len(prediction), -1).tolist() for column in columns.values()]
+    table = [_written(column.reshape(len(prediction), -1)) for column in columns.values()]
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(names)
         for cells in zip(*table, strict=True):
-            writer.writerow([f"{v:.10g}" if isinstance(v, float) else v for cell in cells for v in cell])
+            writer.writerow([v for cell in cells for v in cell])
+
+
+def _written(column: Tensor) -> list[list[Any]]:
+    """The numbers of a column (n, k) with the digits that they have: all of a double's, 1e9 +- 4 needs them."""
+    if column.dtype == torch.float64 or not column.is_floating_point():
+        return column.tolist()  # the shortest text that gives a number again
+    return [[f"{value:.10g}" for value in row] for row in column.tolist()]

@@ -126,35 +126,6 @@ def test_resume_takes_no_other_settings(train, cli):
     one_line(cli("train", "--out", "run", "--resume", "--config", "run/config.toml"), 2, "--config")
 
 
-def test_predict_mistakes(train, cli, tmp_path):
-    assert train("run").code == 0
-    good = np.zeros((3, 64), dtype=np.float32)
-    np.savez(tmp_path / "good.npz", x=good)
-    np.savez(tmp_path / "wide.npz", x=np.zeros((3, 65)))
-    np.savez(tmp_path / "nan.npz", x=np.where(np.arange(64) == 7, np.nan, good))
-    np.savez(tmp_path / "none.npz", x=np.zeros((0, 64)))
-    np.savez(tmp_path / "text.npz", x=np.array(["a"]))
-    np.savez(tmp_path / "object.npz", x=np.array([{}], dtype=object))
-    (tmp_path / "empty.csv").write_text("")
-    (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 no archive")
-    (tmp_path / "gap.csv").write_text("a,b\n1,\n")
-    for source, code, part in (
-        ("wide.npz", 2, "(65,)"), ("nan.npz", 2, "NaN"), ("none.npz", 2, "no data"), ("text.npz", 2, "numbers"),
-        ("nosuch.npz", 2, "nosuch.npz"), ("empty.csv", 2, "empty"), ("gap.csv", 2, "'b'"), ("good.txt", 2, "good.txt"),
-        ("broken.npz", 4, "broken.npz"), ("object.npz", 4, "object.npz"), (".", 2, "."),
-    ):  # fmt: skip
-        one_line(cli("predict", "run", source, "--out", "out.csv"), code, part)
-        assert not (tmp_path / "out.csv").exists()
-    one_line(cli("predict", "run", "good.npz", "--out", "nosuch/out.csv"), 2, "nosuch/out.csv")
-    one_line(cli("predict", "run", "good.npz", "--out", "out.txt"), 2, ".csv or .npz")
-    (tmp_path / "folder.csv").mkdir()
-    one_line(cli("predict", "run", "good.npz", "--out", "folder.csv"), 2, "folder.csv")
-    one_line(cli("predict", "nosuch", "good.npz", "--out", "out.csv"), 2, "nosuch")
-    one_line(cli("evaluate", "nosuch"), 2, "there is no run")
-    one_line(cli("evaluate", "run", "--ood", "gap"), 2, "gap")
-    one_line(cli("evaluate", "run", "--ood", "nois"), 2, "nois")
-
-
 def test_the_binary_task(cli, tmp_path):
     done = cli("train", "--dataset", "and", "--model", "mlp", "--hidden", "4", "--val-fraction", 0, "--epochs", 3,
                "--out", "run", "--quiet", "--json")  # fmt: skip
@@ -164,11 +135,3 @@ def test_the_binary_task(cli, tmp_path):
     assert cli("predict", "run", "x.csv", "--out", "p.csv").code == 0
     rows = read_csv(tmp_path / "p.csv")
     assert rows[0]["p_0"] + rows[0]["p_1"] == pytest.approx(1, abs=1e-5)
-
-
-def test_demo(cli, tmp_path):
-    done = cli("demo", "--out", "demo", "--epochs", 1, "--samples", 2, "--json")
-    assert done.code == 0, done.err
-    assert done.json.keys() == {"Bayesian", "frequentist"}
-    assert done.json["frequentist"]["test"]["epistemic"] == pytest.approx(0, abs=1e-6)
-    assert (tmp_path / "demo" / "figures" / "reliability.png").stat().st_size > 1000
