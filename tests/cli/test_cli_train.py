@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from posterity import data
-from posterity.experiments import Run
+from posterity.experiments import Record, Run
 
 CLASS_METRICS = {
     "accuracy", "nll", "expected_nll", "ece", "brier", "confidence", "entropy", "aleatoric", "epistemic",
@@ -119,11 +119,39 @@ def test_a_config_replays_a_run(train, cli, tmp_path, checkpoint_bytes, records)
     assert checkpoint_bytes(tmp_path / "other") != checkpoint_bytes(tmp_path / "first")
 
 
-def test_resume_takes_no_other_settings(train, cli):
-    assert train("run").code == 0
-    assert train("run", "--resume").code == 0  # the same ones again are fine
+def test_resume_takes_the_same_settings_and_no_others(train, cli, tmp_path):
+    np.savez(tmp_path / "d.npz", x=np.random.default_rng(0).normal(size=(60, 3)), y=np.arange(60) % 2)
+    options = (
+        "--dataset", "./d.npz", "--hidden", "8", "--prior-scale", 1, "--optimizer-options", "betas=0.8:0.9,eps=1e-6",
+        "--deterministic", "3.*", "--temperature", "per-weight", "--penalty-factor", 1,
+    )  # fmt: skip
+    assert train("run", *options).code == 0
+    config = (tmp_path / "run" / "config.toml").read_bytes()
+    for again in (options, (*options, "--optimizer-options", "eps=1e-6,betas=0.8:0.9"), options[:2]):
+        assert cli("train", "--out", "run", "--resume", "--quiet", *again).code == 0
+    for flag, other in (
+        ("--lr", 0.5), ("--hidden", 9), ("--dataset", "digits"), ("--optimizer-options", "eps=1e-6"),
+        ("--temperature", 0.1), ("--seed", 1), ("--deterministic", "1.*"), ("--posterior", "tied"),
+    ):  # fmt: skip
+        refused = cli("train", "--out", "run", "--resume", flag, other)
+        one_line(refused, 2, f"leave out {flag}\n")
     one_line(cli("train", "--out", "run", "--resume", "--lr", "0.5", "--hidden", "9"), 2, "--lr", "--hidden")
     one_line(cli("train", "--out", "run", "--resume", "--config", "run/config.toml"), 2, "--config")
+    one_line(cli("train", "--out", "run", "--resume", "--epochs", 0), 2, "epochs")
+    one_line(cli("train", "--out", "run", "--resume", "--overwrite"), 2, "not both")
+    assert (tmp_path / "run" / "config.toml").read_bytes() == config
+
+
+@pytest.mark.filterwarnings("default::posterity.training.ProlongedWarning")
+def test_a_run_is_prolonged_with_a_word_on_what_that_does(train, cli, tmp_path):
+    assert train("run", epochs=2).code == 0
+    done = cli("train", "--out", "run", "--resume", "--epochs", 4, "--quiet", "--json")
+    assert done.code == 0
+    assert "warning: prolonged from 2 to 4 epochs, of which 2 are done" in done.err
+    record = Record.read("run")
+    assert (record.run.epochs, len(record.history), record.finished) == (4, 4, True)
+    assert done.json["key"] == record.run.key == record.summary["key"]
+    one_line(cli("train", "--out", "run", "--resume", "--epochs", 3), 2, "epochs is 4 there, 3 here")
 
 
 def test_the_binary_task(cli, tmp_path):

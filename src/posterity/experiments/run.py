@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -78,7 +79,7 @@ class Run(Settings):
     prior_scale: Annotated[float | str, number_or("prior scale", SCALES)] = setting(
         "kaiming", PRIOR, f"its sd: a number, {', '.join(SCALES)}; that of a mixture's wide part"
     )
-    prior_mean: float | Literal["pretrained"] = setting(
+    prior_mean: Annotated[float | str, number_or("prior mean", ("pretrained",), least=-math.inf)] = setting(
         0.0, PRIOR, "its mean: a number, or pretrained: the first values of the means"
     )
     prior_options: Options = setting(
