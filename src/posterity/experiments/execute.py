@@ -41,7 +41,7 @@ def execute(
     if place.resume:
         before = Record.read(folder)
         _refuse_change(before.run, run)
-        if before.run == run and before.was_evaluated(samples, ood):
+        if before.run.key == run.key and before.was_evaluated(samples, ood):
             return before
     parts = build_data(run)
     net = build_network(run, parts.train)
