@@ -78,8 +78,10 @@ def evaluate_run(
     folder: str | Path, *, samples: int = DEFAULT_SAMPLES, seed: int = 0, ood: Sequence[str] = ()
 ) -> Record:
     """Evaluate the run in `folder`, as it stands, and store numbers and predictions there."""
-    found = evaluate(load_run(folder), samples=samples, seed=seed, ood=ood)
-    _store(RunDirectory(folder), {}, found, samples=samples, seed=seed)
+    trained = load_run(folder)
+    found = evaluate(trained, samples=samples, seed=seed, ood=ood)
+    unfinished = {} if trained.finished else {"stopped": ""}  # whatever it was when its last checkpoint was whole
+    _store(RunDirectory(folder), unfinished, found, samples=samples, seed=seed)
     return Record.read(folder)
 
 

@@ -55,6 +55,8 @@ def check_resumable(plan: Plan, state: Mapping[str, Any], *, num_callbacks: int)
                 f"a run resumes only with the network it began with; its {part} was "
                 f"{_difference(theirs.get(part), ours[part])}"
             )
+    if plan.settings.epochs > state["settings"]["epochs"]:
+        _announce(plan.settings.epochs, state)
 
 
 def _check_settings(settings: Settings, state: Mapping[str, Any]) -> None:
@@ -66,11 +68,13 @@ def _check_settings(settings: Settings, state: Mapping[str, Any]) -> None:
         changed.append(f"epochs was {before}, now {now}")
     if changed:
         raise UsageError("a run resumes only with the settings it began with: " + "; ".join(changed))
-    if now == before:
-        return
-    if state["stopped"] not in ("", "epochs"):
+    if now > before and state["stopped"] not in ("", "epochs"):
         raise UsageError(f"the run has stopped ({state['stopped']}): more epochs do not change that")
-    done = state["batches"]["epoch"]
+
+
+def _announce(now: int, state: Mapping[str, Any]) -> None:
+    """Say what more epochs do to the run."""
+    before, done = state["settings"]["epochs"], state["batches"]["epoch"]
     best = (
         " It goes on from the best weights, which were restored at its end."
         if state["best"] and state["stopped"]
