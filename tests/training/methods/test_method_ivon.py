@@ -121,7 +121,7 @@ def test_networks_that_it_cannot_train(conjugate, curve, curve_net):
     net = curve_net()
     with torch.no_grad():
         net.prior.precision[3] *= 2
-    with pytest.raises(UsageError, match="one prior scale for all of 0.weight"):
+    with pytest.raises(UsageError, match=r"one prior scale for all of 0\.weight"):
         pt.fit(net, curve, epochs=1, optimizer="ivon")
 
 

@@ -45,8 +45,8 @@ def test_resumes_to_the_last_bit(check_resumption, conjugate, tmp_path, name):
     ],
 )
 def test_what_it_cannot_do_is_refused(conjugate, tmp_path, settings, message):
+    net = conjugate.network(posterior="point")
     with pytest.raises(UsageError, match=message):
-        net = conjugate.network(posterior="point")
         pt.fit(net, conjugate.data, epochs=1, optimizer="sgld", out=tmp_path / "run", **settings)
     assert not (tmp_path / "run").exists()
 
