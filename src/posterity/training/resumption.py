@@ -3,6 +3,7 @@
 What was not known when the checkpoint was written has its default: a setting that was added since does not stop a run.
 The number of epochs may have grown. The schedules are functions of the share of the training that is done, and so are
 stretched: the rate goes on where the longer course has it, which for a cosine that had ended at 0 is up again.
+The start of an average is stretched, too; the snapshots that it has stay in it.
 """
 
 from __future__ import annotations
