@@ -17,7 +17,7 @@ import pytest
 
 from posterity.storage import Checkpoints
 
-WORKER = Path(__file__).with_name("kill_worker.py")
+WORKERS = Path(__file__).parent
 LONG = ("--dataset", "digits", "--model", "mlp", "--hidden", "16", "--epochs", "60")
 
 
@@ -31,7 +31,9 @@ def memory():
 
 
 def test_twenty_kills_at_random_moments_and_one_at_each_write(memory, checkpoint_bytes, records):
-    done = subprocess.run([sys.executable, WORKER, memory, "12345", "20"], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, WORKERS / "kill_worker.py", memory, "12345", "20"], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(done.stdout)
     for found in outcomes.values():
@@ -56,18 +58,65 @@ def test_twenty_kills_at_random_moments_and_one_at_each_write(memory, checkpoint
             assert summaries[0]["evaluation"] == summaries[1]["evaluation"]
 
 
-def start(out, *options):
-    program = [sys.executable, "-c", "from posterity.cli import main; main()"]
-    command = [*program, "train", "--quiet", "--out", str(out), *map(str, options)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+class Process:
+    """A command that runs in a process of its own."""
+
+    def __init__(self, worker, folder, arguments):
+        self.worker, self.files = worker, (folder / "printed", folder / "errors")
+        printed, errors = map(str, self.files)
+        self.pid = self.tell({"start": [*map(str, arguments)], "printed": printed, "errors": errors})
+
+    def tell(self, request):
+        self.worker.stdin.write(json.dumps(request) + "\n")
+        self.worker.stdin.flush()
+        return json.loads(self.worker.stdout.readline())
+
+    @property
+    def code(self):
+        """None while it lives."""
+        return self.tell({"ask": self.pid})
+
+    def send(self, number):
+        if self.code is None:  # nobody has waited for it, so that the id cannot be another's
+            os.kill(self.pid, number)
+
+    def wait_until(self, condition):
+        limit = time.monotonic() + 120
+        while not condition():
+            assert self.code is None, self.read()
+            assert time.monotonic() < limit
+            time.sleep(0.002)
+
+    def finish(self):
+        limit = time.monotonic() + 60
+        while self.code is None and time.monotonic() < limit:
+            time.sleep(0.002)
+        return self.code
+
+    def read(self):
+        return [file.read_text() for file in self.files]
 
 
-def wait_until(process, condition):
-    limit = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < limit
-        time.sleep(0.002)
+@pytest.fixture(scope="module")
+def worker():
+    command = [sys.executable, WORKERS / "command_worker.py"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
+@pytest.fixture
+def start(worker, tmp_path):
+    """`posterity train` in a process of its own, which is killed if it outlives the test."""
+    begun = []
+
+    def run(out, *options):
+        begun.append(Process(worker, tmp_path, ["train", "--quiet", "--out", out, *options]))
+        return begun[-1]
+
+    yield run
+    for process in begun:
+        process.send(signal.SIGKILL)
+        assert process.finish() is not None
 
 
 def lines(out):
@@ -75,34 +124,32 @@ def lines(out):
     return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
-def signalled(out, number, code, *options):
-    """The step after which a run ended in good order on a signal, soon after its next epoch."""
+def signalled(process, out, number, code):
+    """The step after which a run ends in good order on a signal, soon after its next epoch."""
     before = lines(out)
-    process = start(out, *options, "--checkpoint-seconds", 1000, "--json")
-    try:
-        wait_until(process, lambda: lines(out) > before)
-        process.send_signal(number)
-        printed, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == code, errors
+    process.wait_until(lambda: lines(out) > before)
+    process.send(number)
+    assert process.finish() == code
+    printed, errors = process.read()
     assert printed == ""
     return int(re.search(rf"stopped by {number.name} after step (\d+); continue with --resume", errors)[1])
 
 
-def test_signals_end_a_run_in_good_order_and_a_kill_leaves_it_whole(cli, tmp_path, checkpoint_bytes, records, newest):
+def test_signals_end_a_run_in_good_order_and_a_kill_leaves_it_whole(
+    cli, start, tmp_path, checkpoint_bytes, records, newest
+):
     """One run: SIGTERM, resumed and SIGINT, resumed and SIGKILL, resumed to its end."""
     whole = cli("train", *LONG, "--quiet", "--out", "whole", "--json")
     assert whole.code == 0, whole.err
     total = json.loads((tmp_path / "whole" / "summary.json").read_text())["last"]["step"]
     out = tmp_path / "run"
-    first = signalled(out, signal.SIGTERM, 143, *LONG)
+    rarely = ("--checkpoint-seconds", 1000, "--json")
+    first = signalled(start(out, *LONG, *rarely), out, signal.SIGTERM, 143)
     assert newest(out)["step"] == first
-    second = signalled(out, signal.SIGINT, 130, "--resume")
+    second = signalled(start(out, "--resume", *rarely), out, signal.SIGINT, 130)
     assert newest(out)["step"] == second
     assert 0 < first < second < total
-    killed_while_it_holds_the_lock(cli, out, second + 20)
+    killed_while_it_holds_the_lock(cli, start(out, "--resume", "--checkpoint-seconds", 0), out, second + 20)
     done = cli("train", "--out", out, "--resume", "--json")
     assert done.code == 0, done.err
     assert {**done.json, "run": ""} == {**whole.json, "run": ""}
@@ -110,36 +157,29 @@ def test_signals_end_a_run_in_good_order_and_a_kill_leaves_it_whole(cli, tmp_pat
     assert records(out / "history.jsonl") == records(tmp_path / "whole" / "history.jsonl")
 
 
-def killed_while_it_holds_the_lock(cli, out, step):
+def killed_while_it_holds_the_lock(cli, process, out, step):
     """While it lives nobody else may write there; when it is dead the lock is free."""
-    process = start(out, "--resume", "--checkpoint-seconds", 0)
-    try:
-        wait_until(process, lambda: Checkpoints(out / "checkpoint").names()[-1:] > [f"step-{step:08d}"])
-        os.kill(process.pid, signal.SIGSTOP)
-        for option in ("--resume", "--overwrite"):
-            refused = cli("train", "--out", out, option)
-            assert refused.code == 2
-            assert f"in use by another process (id {process.pid})" in refused.err
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    process.wait_until(lambda: Checkpoints(out / "checkpoint").names()[-1:] > [f"step-{step:08d}"])
+    process.send(signal.SIGSTOP)
+    for option in ("--resume", "--overwrite"):
+        refused = cli("train", "--out", out, option)
+        assert refused.code == 2
+        assert f"in use by another process (id {process.pid})" in refused.err
+    process.send(signal.SIGKILL)
+    assert process.finish() == -signal.SIGKILL
 
 
-def test_a_run_whose_directory_another_process_has_made_anew_leaves_it_alone(train, tmp_path):
+def test_a_run_whose_directory_another_process_has_made_anew_leaves_it_alone(train, start, tmp_path):
     out = tmp_path / "run"
     process = start(out, *LONG, "--checkpoint-seconds", 1000)
-    try:
-        wait_until(process, lambda: lines(out) > 0)
-        os.kill(process.pid, signal.SIGSTOP)
-        shutil.rmtree(out)
-        assert train(out, "--seed", 3).code == 0
-        files = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-        os.kill(process.pid, signal.SIGCONT)
-        printed, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
-    assert (process.returncode, printed) == (1, "")
+    process.wait_until(lambda: lines(out) > 0)
+    process.send(signal.SIGSTOP)
+    shutil.rmtree(out)
+    assert train(out, "--seed", 3).code == 0
+    files = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    process.send(signal.SIGCONT)
+    assert process.finish() == 1
+    printed, errors = process.read()
+    assert printed == ""
     assert re.fullmatch(r"error: .*run is no longer this run's: .*; nothing more is written there\n", errors)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == files
