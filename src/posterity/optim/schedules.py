@@ -266,16 +266,21 @@ SCHEDULES: dict[str, type[Schedule]] = {
 RHYTHM = {"warmup": Option(0.0, ("number",)), "by": Option("step", ("word",))}
 
 
+def check_schedule_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an unknown schedule, and options that it does not take or that are of another kind than it takes."""
+    if name not in SCHEDULES:
+        raise unknown_name("schedule", name, SCHEDULES)
+    if options:
+        check_options(f"schedule '{name}'", options, {**options_of(SCHEDULES[name]), **RHYTHM})
+
+
 def build_schedule(name: str, *, epochs: int | None = None, **options: Any) -> Schedule:
     """A schedule by its name.
 
     Beside the schedule's own `options` (its fields) there are `warmup`, the share of the training in which the rate is
     ramped up, and `by`: "step" or "epoch", for which the number of `epochs` must be known.
     """
-    if name not in SCHEDULES:
-        raise unknown_name("schedule", name, SCHEDULES)
-    if options:
-        check_options(f"schedule '{name}'", options, {**options_of(SCHEDULES[name]), **RHYTHM})
+    check_schedule_options(name, options)
     warmup, by = (options.pop(key, option.default) for key, option in RHYTHM.items())
     schedule = SCHEDULES[name](**options)
     if warmup:

@@ -195,7 +195,7 @@ class Training:
             self.moving_baseline.restore(state["baseline"])
         for callback, kept in zip(self.kept_callbacks(), state["callbacks"], strict=True):
             callback.restore(kept)
-        self.averaged = restored_average(self.net, state["averaged"])
+        self.averaged = restored_average(self.net, state["averaged"]) if self.stopped else None
         self._seconds_before = self.history[-1]["seconds"] if self.history else 0.0
         self._began = time.monotonic()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posterity.core.errors import UsageError
-from posterity.optim import OPTIMIZERS, SCHEDULES, build_optimizer, build_schedule
+from posterity.optim import OPTIMIZERS, SCHEDULES, build_optimizer, build_schedule, check_optimizer_options
 from posterity.training.groups import DETERMINISTIC, SD, ParameterGroup
 from posterity.training.methods.method import OF_SDS, Method, Subject
 
@@ -96,6 +96,7 @@ class Gradient(Method):
         return built
 
     def _optimizer(self, recipe: Recipe, members: list[Any], subject: Subject) -> torch.optim.Optimizer:
+        check_optimizer_options(recipe.optimizer, recipe.options)
         given = {"num_data": subject.num_data, "batch_size": subject.batch_size}
         needed = {k: given[k] for k in OPTIMIZERS[recipe.optimizer].needs if k not in recipe.options}
         made = build_optimizer(recipe.optimizer, [{"params": members}], lr=recipe.lr, **needed, **recipe.options)
