@@ -8,6 +8,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from posterity.bayesian import BayesianModule
@@ -46,9 +49,10 @@ class Trained:
         average = {} if self.averaged is None else {"average": self.average()}
         return {"last": replace(self, averaged=None), **average}
 
-    def predict(self, x: Tensor, samples: int = DEFAULT_SAMPLES, *, seed: int | None = None) -> Prediction:
+    def predict(self, x: ArrayLike | Tensor, samples: int = DEFAULT_SAMPLES, *, seed: int | None = None) -> Prediction:
         """The predictive at raw inputs `x`, in the targets' own units."""
-        if x[0].numel() == prod(self.input_shape):
+        x = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
+        if x.ndim and x[:1].numel() == prod(self.input_shape):
             x = x.reshape(-1, *self.input_shape)  # images as rows of a table, or without a channel
         if tuple(x.shape[1:]) != self.input_shape:
             raise DataError(
