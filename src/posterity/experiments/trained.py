@@ -8,7 +8,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -50,9 +49,11 @@ class Trained:
         return {"last": replace(self, averaged=None), **average}
 
     def predict(self, x: ArrayLike | Tensor, samples: int = DEFAULT_SAMPLES, *, seed: int | None = None) -> Prediction:
-        """The predictive at raw inputs `x`, in the targets' own units."""
-        x = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
-        if x.ndim and x[:1].numel() == prod(self.input_shape):
+        """The predictive at raw inputs `x` (n, ...), in the targets' own units."""
+        x = torch.as_tensor(x)
+        if x.dim() == 0 or len(x) == 0:
+            raise DataError(f"there are no inputs to predict from: their shape is {tuple(x.shape)}")
+        if x[0].numel() == prod(self.input_shape):
             x = x.reshape(-1, *self.input_shape)  # images as rows of a table, or without a channel
         if tuple(x.shape[1:]) != self.input_shape:
             raise DataError(
