@@ -9,8 +9,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import posterity as pt
-from posterity import saving
 from posterity.core.errors import CorruptFileError, UsageError
+from posterity.storage import network as files
 
 X = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
 
@@ -166,8 +166,8 @@ def test_foreign_files_and_other_versions_are_refused(tmp_path):
         pt.load(tmp_path / "foreign", module())
     pt.save(network(), tmp_path / "net")
     tensors = load_file(tmp_path / "net")
-    header = json.dumps({"format": saving.FORMAT, "version": 99, **saving.describe(network())})
-    metadata = {"posterity": header, "sha256": saving._digest(header, tensors)}
+    header = json.dumps({"format": files.FORMAT, "version": 99, **files.describe(network())})
+    metadata = {"posterity": header, "sha256": files._digest(header, tensors)}
     save_file(tensors, tmp_path / "later", metadata=metadata)
     with pytest.raises(CorruptFileError, match="99; this program reads"):
         pt.load(tmp_path / "later", module())
