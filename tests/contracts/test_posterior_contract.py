@@ -159,7 +159,7 @@ def test_is_rebuilt_from_its_options(name):
 @EVERY
 def test_starts_where_it_is_told(name):
     mean, sd = vectors(torch.float32)[0], torch.full((N,), 0.01)
-    given = {"layers": [2, N - 2], "generator": torch.Generator().manual_seed(0)}
+    given = {"layers": [2, N - 2], "seed": 0}
     if name == "samples":
         with pytest.raises(UsageError, match="collected, not trained"):
             POSTERIORS[name].start(mean, sd, **given)

@@ -69,11 +69,11 @@ def test_one_sd_for_all_or_for_each_layer(network):
 
 
 def test_starts_at_the_root_mean_square(network):
-    q = network(**BY_LAYER, prior=pt.Gaussian("kaiming"), relative_sd=0.1).posterior
+    q = network(**BY_LAYER, **DOUBLE, prior=pt.Gaussian("kaiming"), relative_sd=0.1).posterior
     sd = torch.tensor([math.sqrt(2 / 3), math.sqrt(2 / 4)]).double()  # the same for a layer's weight and bias
     torch.testing.assert_close(F.softplus(q.rho), 0.1 * sd)
     both = ((16 * sd[0] ** 2 + 10 * sd[1] ** 2) / 26).sqrt()
-    torch.testing.assert_close(F.softplus(network(**TIED, relative_sd=0.1).posterior.rho[0]), 0.1 * both)
+    torch.testing.assert_close(F.softplus(network(**TIED, **DOUBLE, relative_sd=0.1).posterior.rho[0]), 0.1 * both)
 
 
 @pytest.mark.parametrize("prior", PRIORS)
