@@ -9,7 +9,6 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = sorted(path.name for path in BENCHMARKS.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
-sys.path.insert(0, str(BENCHMARKS))
 
 import optimizers
 import step_time
