@@ -42,7 +42,7 @@ def execute(
     if place.resume:
         before = Record.read(folder)
         _refuse_change(before.run, run)
-        prolongs = before.run != run
+        prolongs = before.run.key != run.key
         if not prolongs and before.was_evaluated(samples, ood):
             return before
     parts = build_data(run)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from posterity.core.errors import UsageError, unknown_name
 from posterity.core.options import Option, check_options, options_of
@@ -31,6 +31,8 @@ from posterity.core.options import Option, check_options, options_of
 
 class Schedule:
     """A factor on the base rate."""
+
+    watches: ClassVar[bool] = False  # whether it follows a metric, which then may be another for each group
 
     def factor(self, progress: float) -> float:
         """The factor when a share `progress` of all steps is done."""
@@ -150,6 +152,8 @@ class Plateau(Schedule):
 
     Better is by `threshold` times the best so far, whose sign does not matter (PyTorch's does).
     """
+
+    watches = True
 
     metric: str = "nll"
     patience: int = 3
