@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import posterity as pt
 from posterity.data import Dataset
+from posterity.training import Settings, Training, plan
 
 
 class Conjugate:
@@ -30,6 +31,16 @@ class Conjugate:
         prior, likelihood = pt.Gaussian(self.prior_sd, mean=mean), pt.GaussianNoise(self.noise)
         model = nn.Linear(3, 1, bias=False).double()
         return pt.bayesian(model, **{"prior": prior, "likelihood": likelihood, "rho": -2.0, "seed": 2, **options})
+
+    def train(self, net: pt.BayesianModule, **settings: Any) -> Training:
+        """As `fit` does, with a record of the last epoch alone: an epoch is one step."""
+        values = Settings.of(batch_size=self.num_data, **settings)
+        training = Training(net, plan(net, self.data, None, values))
+        for _ in range(values.epochs):
+            for index in training.batches:
+                training.train_step(index)
+        training.end_epoch()
+        return training
 
     def exact(self, temperature: float = 1.0, prior_mean: float = 0.0) -> tuple[Tensor, Tensor]:
         x, y = self.data.x, self.data.y

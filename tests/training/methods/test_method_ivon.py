@@ -45,14 +45,13 @@ def test_a_step_by_hand(conjugate, centre):
 @pytest.mark.parametrize(("temperature", "centre"), [(1.0, 0.0), (1.0, 0.7), (0.2, 0.0)])
 def test_finds_the_best_mean_field_posterior(conjugate, temperature, centre):
     options = {"beta2": 0.995, "rescale_lr": False}
-    result = pt.fit(
-        conjugate.network(mean=centre, rho=-1.0), conjugate.data, optimizer="ivon", lr=0.2, optimizer_options=options,
-        epochs=1200, batch_size=conjugate.num_data, samples=4, temperature=temperature,
-    )  # fmt: skip
+    net = conjugate.network(mean=centre, rho=-1.0)
+    settings = {"lr": 0.2, "optimizer_options": options, "epochs": 1200, "samples": 4, "temperature": temperature}
+    conjugate.train(net, optimizer="ivon", **settings)
     mean, precision = conjugate.exact(temperature, centre)
     sd = precision.diagonal().rsqrt()
-    assert ((result.net.posterior.mean - mean).abs() / sd).max() < 0.15
-    torch.testing.assert_close(result.net.posterior.sd.detach(), sd, rtol=0.1, atol=0)
+    assert ((net.posterior.mean - mean).abs() / sd).max() < 0.15
+    torch.testing.assert_close(net.posterior.sd.detach(), sd, rtol=0.1, atol=0)
 
 
 def test_hess_init_sets_the_first_standard_deviations_when_training_begins_and_not_before(conjugate):

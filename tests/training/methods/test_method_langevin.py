@@ -10,8 +10,7 @@ from posterity.core.errors import UsageError
 def test_its_samples_have_the_exact_posteriors_means_and_covariance(conjugate):
     settings = {"epochs": 2500, "schedule": "constant", "average_start": 0.1, "average_every": 3, "temperature": 0.5}
     net = conjugate.network(posterior="point")
-    result = pt.fit(net, conjugate.data, optimizer="sgld", lr=7e-4, batch_size=conjugate.num_data, **settings)
-    samples = result.averaged.posterior
+    samples = conjugate.train(net, optimizer="sgld", lr=7e-4, **settings).averaged.posterior
     assert samples.kind == "samples"
     assert len(samples.weights) == 750
     mean, precision = conjugate.exact(0.5)
