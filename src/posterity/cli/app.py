@@ -58,7 +58,7 @@ def _show_warning(message: Any, *_: Any, **__: Any) -> None:
 
 
 # Typer's refusals of flags, whichever click it comes with.
-REFUSED = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+REFUSED: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
 def main() -> None:
