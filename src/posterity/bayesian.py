@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from posterity.core.errors import UsageError
 from posterity.core.hosting import Host
 from posterity.core.layout import Layout, Selection, select_parameters
-from posterity.core.randomness import NoiseSource, fresh_seed, generator
+from posterity.core.randomness import NoiseSource, fresh_seed
 from posterity.initialisation import MODULE, PRIOR, Init, Start
 from posterity.likelihoods import Likelihood, Prediction
 from posterity.posteriors import Posterior, posterior_named
@@ -176,10 +176,10 @@ def bayesian(
         bound = rule.bind(layout, weights)
         seed = fresh_seed() if seed is None else seed
         q = family.start(
-            start.means(model, layout, weights, bound, generator(seed, "initial means")),
-            start.sds(model, layout, bound),
+            start.means(model, layout, weights, bound, seed),
+            start.sds(model, layout, weights, bound),
             layers=layout.layer_sizes,
-            generator=generator(seed, "deviations"),
+            seed=seed,
             **options,
         )
         return BayesianModule(model, layout, q, bound, likelihood=likelihood, seed=seed)

@@ -25,6 +25,7 @@ from torch.nn import functional as F
 
 from posterity.core.errors import UsageError, unknown_name
 from posterity.core.layout import Layout
+from posterity.core.randomness import generator
 from posterity.priors import SCALES, Prior
 from posterity.priors.scales import sd_of
 
@@ -70,11 +71,11 @@ class Start:
                 raise unknown_name("Bayesian weight (others: load them into the module first)", name, layout.names)
         return layout.flatten(self.init).detach().to(present)
 
-    def means(self, model: nn.Module, layout: Layout, weights: Tensor, prior: Prior, g: torch.Generator) -> Tensor:
+    def means(self, model: nn.Module, layout: Layout, weights: Tensor, prior: Prior, seed: int) -> Tensor:
         """The means (N,); `weights` (N,) are those that are not drawn."""
         if self.init not in DRAWN:
             return weights
-        sd, shape = self._drawn_sd(layout, prior), weights.shape
+        sd, shape, g = self._drawn_sd(layout, prior), weights.shape, generator(seed, "initial means")
         if self.init == UNIFORM:
             u = 2 * torch.rand(shape, generator=g, dtype=torch.float64) - 1
             drawn = prior.mean + math.sqrt(3) * sd * u.to(weights)
@@ -82,13 +83,13 @@ class Start:
             drawn = sd * torch.randn(shape, generator=g, dtype=torch.float64).to(weights)
         return torch.where(drawn_places(model, layout).to(weights.device), drawn, weights)
 
-    def sds(self, model: nn.Module, layout: Layout, prior: Prior) -> Tensor:
-        """The standard deviations (N,)."""
+    def sds(self, model: nn.Module, layout: Layout, weights: Tensor, prior: Prior) -> Tensor:
+        """The standard deviations (N,); `weights` (N,) say where they are."""
         if self.relative_sd is not None and self.relative_to == PRIOR:
             return self.relative_sd * prior.sd
         # In double precision, so that the posterior finds the same rho again; not 0, of which there is none.
-        sd = F.softplus(torch.tensor(self.rho, dtype=torch.float64, device=prior.sd.device))
-        sd = sd.clamp_min(torch.finfo(sd.dtype).tiny).expand(layout.num_weights)
+        sd = F.softplus(torch.tensor(self.rho, dtype=torch.float64, device=weights.device))
+        sd = sd.clamp_min(torch.finfo(sd.dtype).tiny).expand(len(weights))
         if self.relative_sd is None:
             return sd
         places = drawn_places(model, layout).to(sd.device)

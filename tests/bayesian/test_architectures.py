@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 UNSEEN_IN_TRAIN = {"batch norm": {"0.bias"}, "residual": {"body.0.bias"}}
 
 
-def build(name, training=True, **options):
+def bayesian_of(name, training=True, **options):
     model, x = make(name)
     return pt.bayesian(model, rho=-3.0, seed=1, **options).train(training), x
 
@@ -25,7 +25,7 @@ def build(name, training=True, **options):
 @MODES
 def test_mean_weights_give_the_modules_own_output(name, training):
     model, x = make(name)
-    net, _ = build(name, training)
+    net, _ = bayesian_of(name, training)
     expected = model.train(training)(x)
     torch.testing.assert_close(net.call(net.posterior.mean, x), expected, rtol=1e-4, atol=1e-5)
 
@@ -33,18 +33,18 @@ def test_mean_weights_give_the_modules_own_output(name, training):
 @EVERY
 @MODES
 def test_passes_differ_and_seeds_repeat(name, training):
-    net, x = build(name, training)
+    net, x = bayesian_of(name, training)
     first, second = net(x), net(x)
     assert torch.isfinite(first).all()
     assert not torch.allclose(first, second)
-    again, _ = build(name, training)
+    again, _ = bayesian_of(name, training)
     torch.testing.assert_close(again(x), first)
 
 
 @EVERY
 @MODES
 def test_every_weight_tensor_is_used(name, training):
-    net, x = build(name, training)
+    net, x = bayesian_of(name, training)
     weights = net.posterior.mean.detach()
     state = copy.deepcopy(net.model.state_dict())
     base = net.call(weights, x)
@@ -64,7 +64,7 @@ def test_every_weight_tensor_is_used(name, training):
 @MODES
 @pytest.mark.parametrize("samples", [1, 3])
 def test_gradient_reaches_every_mean_and_rho(name, training, samples):
-    net, x = build(name, training)
+    net, x = bayesian_of(name, training)
     out = net.outputs(x, samples=samples)
     (out * torch.randn_like(out)).sum().backward()
     for parameter in (net.posterior.mean, net.posterior.rho):
@@ -90,7 +90,7 @@ def test_the_users_module_is_left_alone(name):
 @MODES
 @pytest.mark.parametrize("gradient", [True, False], ids=["grad", "no grad"])
 def test_samples_together_equal_one_by_one(name, training, gradient):
-    net, x = build(name, training)
+    net, x = bayesian_of(name, training)
     weights = net.draw(3).detach().requires_grad_(gradient)
     state = copy.deepcopy(net.model.state_dict())
     with torch.set_grad_enabled(gradient):
@@ -102,7 +102,7 @@ def test_samples_together_equal_one_by_one(name, training, gradient):
 
 @EVERY
 def test_parameters_are_the_posteriors_only(name):
-    net, _ = build(name)
+    net, _ = bayesian_of(name)
     assert {n for n, _ in net.named_parameters()} == {"posterior.mean", "posterior.rho"}
     assert net.num_weights == sum(p.numel() for p in make(name)[0].parameters())
 
@@ -110,7 +110,7 @@ def test_parameters_are_the_posteriors_only(name):
 @EVERY
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_other_precisions(name, dtype):
-    net, x = build(name, training=False)
+    net, x = bayesian_of(name, training=False)
     net.to(dtype)
     x = x.to(dtype) if x.is_floating_point() else x
     with torch.no_grad():
@@ -120,7 +120,7 @@ def test_other_precisions(name, dtype):
 
 
 def test_tied_weights_stay_tied():
-    net, x = build("tied")
+    net, x = bayesian_of("tied")
     model, _ = make("tied")
     assert net.layout.names == ["embedding.weight", "head.bias"]
     weights = net.draw()

@@ -13,18 +13,8 @@ from posterity.core.errors import UnknownNameError, UsageError
 X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
 
 
-def module():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 2))
-
-
-def build(**options):
-    start = {} if "relative_sd" in options else {"rho": -2.0}
-    return pt.bayesian(module(), **{**start, "seed": 1, **options})
-
-
-def test_starts_at_the_modules_weights():
-    model = module()
+def test_starts_at_the_modules_weights(module):
+    model = module(norm=True)
     net = pt.bayesian(model, prior=pt.Gaussian(0.5), rho=-4.0)
     views = net.layout.views(net.posterior.mean)
     assert all(torch.equal(views[n], p) for n, p in model.named_parameters())
@@ -32,14 +22,14 @@ def test_starts_at_the_modules_weights():
     assert torch.equal(net.prior.mean, torch.zeros(1))
 
 
-def test_default_sd_and_relative_sd():
-    assert torch.equal(pt.bayesian(module()).posterior.rho, torch.full((34,), -5.0))
-    net = build(prior=pt.Gaussian("xavier"), relative_sd=0.25)
+def test_default_sd_and_relative_sd(network, module):
+    assert torch.equal(pt.bayesian(module(norm=True)).posterior.rho, torch.full((34,), -5.0))
+    net = network(norm=True, prior=pt.Gaussian("xavier"), relative_sd=0.25)
     torch.testing.assert_close(net.posterior.sd, 0.25 * net.prior.sd)
 
 
-def test_pretrained_prior_starts_with_no_penalty_on_the_mean():
-    net = build(prior=pt.Gaussian(0.7, mean="pretrained"), relative_sd=1.0)
+def test_pretrained_prior_starts_with_no_penalty_on_the_mean(network):
+    net = network(norm=True, prior=pt.Gaussian(0.7, mean="pretrained"), relative_sd=1.0)
     assert pt.kl_divergence(net.posterior, net.prior).item() == pytest.approx(0, abs=1e-4)
     assert torch.equal(net.prior.mean, net.posterior.mean)
     with torch.no_grad():
@@ -47,8 +37,10 @@ def test_pretrained_prior_starts_with_no_penalty_on_the_mean():
     assert pt.kl_divergence(net.posterior, net.prior).item() == pytest.approx(34 / 2, rel=1e-4)
 
 
-def test_state_dict_round_trip_with_the_prior():
-    one = build(prior=pt.Gaussian(0.3, mean="pretrained"), likelihood=pt.GaussianNoise("learnt", num_targets=2))
+def test_state_dict_round_trip_with_the_prior(network):
+    one = network(
+        norm=True, prior=pt.Gaussian(0.3, mean="pretrained"), likelihood=pt.GaussianNoise("learnt", num_targets=2)
+    )
     one(X)
     torch.manual_seed(9)
     other = pt.bayesian(
@@ -65,8 +57,8 @@ def test_state_dict_round_trip_with_the_prior():
     )
 
 
-def test_deepcopy_is_independent_and_draws_the_same():
-    net = build(select=["0.*", "3.weight"])
+def test_deepcopy_is_independent_and_draws_the_same(network):
+    net = network(norm=True, select=["0.*", "3.weight"])
     net(X)
     twin = copy.deepcopy(net)
     torch.testing.assert_close(twin(X), net(X))
@@ -90,8 +82,8 @@ def test_deepcopy_of_a_recurrent_network():
     assert torch.equal(net(X)[0], twin(X)[0])
 
 
-def test_batch_statistics_move_in_train_only():
-    net = build()
+def test_batch_statistics_move_in_train_only(network):
+    net = network(norm=True)
     start = net.model[1].running_mean.clone()
     net.eval()(X)
     assert torch.equal(net.model[1].running_mean, start)
@@ -102,8 +94,8 @@ def test_batch_statistics_move_in_train_only():
     assert net.model[1].num_batches_tracked == 4
 
 
-def test_selected_weights_are_random_and_the_others_plain():
-    model = module()
+def test_selected_weights_are_random_and_the_others_plain(module):
+    model = module(norm=True)
     net = pt.bayesian(model, select="3.*", rho=-1.0).eval()
     names = {n for n, _ in net.named_parameters()}
     assert names == {
@@ -115,23 +107,23 @@ def test_selected_weights_are_random_and_the_others_plain():
     torch.testing.assert_close(net.call(net.posterior.mean, X), model.eval()(X))
 
 
-def test_frozen_weights_stay_frozen():
-    model = module()
+def test_frozen_weights_stay_frozen(module):
+    model = module(norm=True)
     model[0].requires_grad_(False)
     net = pt.bayesian(model)
     assert net.layout.names == ["1.weight", "1.bias", "3.weight", "3.bias"]
     assert not net.model[0].weight.requires_grad
 
 
-def test_empty_slots_cannot_be_used():
-    net = build()
+def test_empty_slots_cannot_be_used(network):
+    net = network(norm=True)
     assert all(p is None for m in net.model for p in m._parameters.values())
     with pytest.raises((TypeError, RuntimeError)):
         net.model(X)
 
 
-def test_slots_are_emptied_after_an_error():
-    net = build()
+def test_slots_are_emptied_after_an_error(network):
+    net = network(norm=True)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         net(torch.zeros(2, 7))
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
@@ -155,31 +147,31 @@ def test_keyword_arguments_reach_the_network():
     assert net(X, factor=0.0).abs().max() == 0
 
 
-def test_precision_changes_with_the_network():
-    net = build(prior=pt.Gaussian(0.3, mean=1.0)).double()
+def test_precision_changes_with_the_network(network):
+    net = network(norm=True, prior=pt.Gaussian(0.3, mean=1.0)).double()
     assert net.draw().dtype == net.prior.sd.dtype == net.prior.mean.dtype == torch.float64
     assert net(X.double()).dtype == torch.float64
 
 
-def test_point_draws_its_mean():
-    net = build(posterior="point").eval()
+def test_point_draws_its_mean(network):
+    net = network(norm=True, posterior="point").eval()
     assert torch.equal(net.draw(), net.posterior.mean)
     assert torch.equal(net.draw(3), net.posterior.mean.expand(3, -1))
     assert torch.equal(net(X), net(X))
 
 
-def test_global_seed_governs_networks_without_one():
+def test_global_seed_governs_networks_without_one(module):
     draws = []
     for seed in (5, 5, 6):
-        model = module()
+        model = module(norm=True)
         torch.manual_seed(seed)
         draws.append(pt.bayesian(model, rho=0.0).draw())
     assert torch.equal(draws[0], draws[1])
     assert not torch.allclose(draws[0], draws[2])
 
 
-def test_printing_says_what_it_is():
-    assert "posterior=mean_field, prior=gaussian, num_weights=34" in repr(build())
+def test_printing_says_what_it_is(network):
+    assert "posterior=mean_field, prior=gaussian, num_weights=34" in repr(network(norm=True))
 
 
 def test_printing_shows_the_biases_there_are():
@@ -200,19 +192,19 @@ def test_printing_shows_the_biases_there_are():
 
 
 @pytest.mark.parametrize("relative_sd", [0.0, -1.0])
-def test_wrong_relative_sd(relative_sd):
+def test_wrong_relative_sd(network, relative_sd):
     with pytest.raises(UsageError, match="relative_sd"):
-        build(relative_sd=relative_sd)
+        network(norm=True, relative_sd=relative_sd)
 
 
-def test_unknown_posterior_suggests_the_nearest():
+def test_unknown_posterior_suggests_the_nearest(network):
     with pytest.raises(UnknownNameError, match="Did you mean 'mean_field'"):
-        build(posterior="meanfield")
+        network(norm=True, posterior="meanfield")
 
 
-def test_vector_of_another_size():
+def test_vector_of_another_size(network):
     with pytest.raises(UsageError, match="does not fit a layout of 34"):
-        build().call(torch.zeros(33), X)
+        network(norm=True).call(torch.zeros(33), X)
 
 
 def test_what_is_known_of_weights_used_twice_is_the_networks_own():

@@ -1,4 +1,4 @@
-"""What every registered optimiser must do, ours and PyTorch's."""
+"""What every optimiser must do on plain parameters: those registered, ours and PyTorch's, and IVON and Langevin's."""
 
 import copy
 import io
@@ -9,15 +9,22 @@ import torch
 from torch import nn
 
 from posterity.core.errors import UsageError
-from posterity.optim import OPTIMIZERS, build_optimizer
+from posterity.optim import IVON, OPTIMIZERS, SGLD, Recipe, build_optimizer, construct
 from posterity.storage.tree import pack, unpack
 
+# IVON and Langevin dynamics are methods of training, not optimisers by name, but optimisers all the same.
+METHODS = {
+    "ivon": Recipe(IVON, 0.1, needs=("ess",)),
+    "sgld": Recipe(SGLD, 0.1, needs=("num_data",)),
+    "psgld": Recipe(SGLD, 0.02, {"preconditioned": True}, needs=("num_data",)),
+}
+RECIPES = {**OPTIMIZERS, **METHODS}
 NEEDS = {"batch_size": 1, "ess": 1e6, "num_data": 1.0}
-RATES = {"adagrad": 0.5, "yellowfin": 2.0, "ivon": 0.1, "sgld": 0.1, "sgd": 0.01, "adabayes": 0.05}
+RATES = {"adagrad": 0.5, "yellowfin": 2.0, "sgd": 0.01, "adabayes": 0.05, **{n: r.lr for n, r in METHODS.items()}}
 OURS = {"adabound": 2, "amsbound": 3, "yellowfin": 2, "adabayes": 2, "adabayes-fp": 2, "ivon": 2, "sgld": 0, "psgld": 1}
 NOISY = ("sgld", "psgld", "ivon")
 
-EVERY = pytest.mark.parametrize("name", OPTIMIZERS)
+EVERY = pytest.mark.parametrize("name", RECIPES)
 EACH_OF_OURS = pytest.mark.parametrize("name", OURS)
 CURVATURE = torch.tensor([1.0, 3.0, 0.3, 2.0])
 TARGET = torch.tensor([1.0, -2.0, 0.5, 0.0])
@@ -32,10 +39,13 @@ def value(w):
 
 
 def build(name, w, **settings):
-    needed = {key: NEEDS[key] for key in OPTIMIZERS[name].needs}
-    lr = settings.pop("lr", RATES.get(name, 0.02))
+    recipe = RECIPES[name]
+    given = {**{key: NEEDS[key] for key in recipe.needs}, **settings}
+    lr = given.pop("lr", RATES.get(name, 0.02))
     groups = w if isinstance(w, list) else [{"params": [w]}]
-    return build_optimizer(name, groups, lr=lr, **{**needed, **settings})
+    if name in OPTIMIZERS:
+        return build_optimizer(name, groups, lr=lr, **given)
+    return construct(name, recipe.make, groups, lr=lr, settings={**recipe.settings, **given})
 
 
 def cold(name):
@@ -60,13 +70,9 @@ def run(optimizer, w, steps):
 
 
 def test_ours_are_registered_with_what_they_need():
-    assert set(OURS) <= set(OPTIMIZERS)
-    assert {n: r.needs for n, r in OPTIMIZERS.items() if r.needs} == {
-        "adabayes": ("batch_size",),
-        "ivon": ("ess",),
-        "sgld": ("num_data",),
-        "psgld": ("num_data",),
-    }
+    assert set(OURS) - set(METHODS) <= set(OPTIMIZERS)
+    assert not set(METHODS) & set(OPTIMIZERS)
+    assert {n: r.needs for n, r in OPTIMIZERS.items() if r.needs} == {"adabayes": ("batch_size",)}
 
 
 @EVERY
@@ -296,4 +302,4 @@ def test_state_is_what_the_equations_need(name, dtype):
 @EACH_OF_OURS
 def test_hyperparameters_are_keyword_only(name):
     with pytest.raises(TypeError):
-        OPTIMIZERS[name].make([problem()], 0.1)
+        RECIPES[name].make([problem()], 0.1)

@@ -25,9 +25,9 @@ from posterity.priors import (
     Tabulated,
 )
 
-MODEL = nn.Sequential(nn.Conv1d(2, 4, 3), nn.LayerNorm(4), nn.Flatten(), nn.Linear(16, 1))
+MODEL = nn.Sequential(nn.Conv1d(2, 3, 2), nn.LayerNorm(3), nn.Flatten(), nn.Linear(6, 1))
 LAYOUT = Layout.of(MODEL)
-WEIGHTS = LAYOUT.flatten(dict(MODEL.named_parameters())).detach().double()
+WEIGHTS = 0.5 * torch.randn(LAYOUT.num_weights, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 GRID = np.linspace(-6, 8, 1401)
 TWO_HILLS = np.logaddexp(-((GRID - 1.5) ** 2), -2 * (GRID + 1) ** 2)
 PRIORS = {

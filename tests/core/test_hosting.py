@@ -53,7 +53,7 @@ class Everything(nn.Module):
         return self.partial(self.activation(self.listed[0](self.again(x))))
 
 
-def build(names=("first.weight", "head.weight")):
+def hosted(names=("first.weight", "head.weight")):
     torch.manual_seed(0)
     model = Everything()
     parameters = dict(model.named_parameters())
@@ -61,14 +61,14 @@ def build(names=("first.weight", "head.weight")):
 
 
 def test_a_pass_of_a_private_copy_is_the_networks():
-    host, views = build()
+    host, views = hosted()
     private, x = host.private(), torch.randn(4, 3)
     host.model.eval()
     assert torch.equal(private.call(views, x), host.call(views, x))
 
 
 def test_what_is_shared_and_what_is_not():
-    host, _ = build()
+    host, _ = hosted()
     ours, theirs = host.model, host.private().model
     assert type(theirs) is Everything
     assert theirs is not ours
@@ -80,7 +80,7 @@ def test_what_is_shared_and_what_is_not():
 
 
 def test_modules_are_mapped_wherever_they_are():
-    host, _ = build()
+    host, _ = hosted()
     model = host.private().model
     assert model.again is model.first is model.listed[0] is model.pair.first
     assert model.pair.rest is model.listed
@@ -96,7 +96,7 @@ def test_modules_are_mapped_wherever_they_are():
 
 
 def test_a_private_pass_leaves_no_trace():
-    host, views = build()
+    host, views = hosted()
     model = host.model
     kept = {name: value.clone() for name, value in model.state_dict().items()}
     model.first.eval()
@@ -114,7 +114,7 @@ def test_a_private_pass_leaves_no_trace():
 
 
 def test_a_copy_may_be_taken_within_a_pass():
-    host, views = build()
+    host, views = hosted()
     model, x = host.model, torch.randn(4, 3)
     found = []
 
@@ -130,7 +130,7 @@ def test_a_copy_may_be_taken_within_a_pass():
 
 
 def test_hooks_are_kept():
-    host, views = build()
+    host, views = hosted()
     seen = []
     host.model.head.register_forward_hook(lambda module, inputs, output: seen.append(module) or output + 1)
     private = host.private()
@@ -181,7 +181,7 @@ def test_left_overs_of_a_vmap_do_not_hinder():
 
 @pytest.mark.parametrize("thread", range(2))
 def test_copies_while_another_thread_fills(thread):
-    host, views = build()
+    host, views = hosted()
     host.model.eval()
     x = torch.randn(4, 3)
     expected, stop, failed = host.call(views, x), threading.Event(), []

@@ -15,10 +15,11 @@ from posterity.core.randomness import NoiseSource
 from posterity.estimators import LINEAR_RULES
 
 DRAWS = 800
+PASSES = 400  # where draws are passes, one by one
 EVERY_RULE = pytest.mark.parametrize("rule", LINEAR_RULES)
 
 
-def network(module, **options):
+def spread_out(module, **options):
     torch.manual_seed(0)
     net = pt.bayesian(module().double(), seed=1, **options)
     with torch.no_grad():
@@ -60,34 +61,39 @@ MODULES = {
 @pytest.mark.parametrize("name", MODULES)
 def test_moments_are_those_of_sampled_weights(rule, name):
     module, shape = MODULES[name]
-    net = network(module)
+    net = spread_out(module)
     x = torch.randn(shape, generator=torch.Generator().manual_seed(2)).double()
     mean, variance = exact_moments(net, module, x)
+    together = rule == "local" and "unbatched" not in name and "one vector" not in name
+    draws = DRAWS if together else PASSES
     with torch.no_grad():
-        found = outputs(net, rule, x, DRAWS)
-    assert found.shape == (DRAWS, *mean.shape)
+        if together:  # examples have noise of their own: as many copies of them are as many draws
+            found = outputs(net, rule, x.repeat(draws, *[1] * (x.dim() - 1)))[0].unflatten(0, (draws, len(x)))
+        else:
+            found = outputs(net, rule, x, draws)
+    assert found.shape == (draws, *mean.shape)
     sd = variance.sqrt()
-    assert ((found.mean(0) - mean).abs() <= 4.8 * sd / math.sqrt(DRAWS) + 1e-9).all()
+    assert ((found.mean(0) - mean).abs() <= 4.8 * sd / math.sqrt(draws) + 1e-9).all()
     ratio = found.var(0) / variance.clamp_min(1e-300)
     seen = variance > 1e-12
-    assert ((ratio - 1).abs()[seen] < 4.8 * math.sqrt(2 / DRAWS)).all()
+    assert ((ratio - 1).abs()[seen] < 4.8 * math.sqrt(2 / draws)).all()
     assert (found.var(0)[~seen] < 1e-12).all()
 
 
 @EVERY_RULE
 def test_noise_is_independent_between_examples(rule):
     """The same input in each row: samples would give the same output."""
-    net = network(lambda: nn.Conv2d(2, 3, 2))
+    net = spread_out(lambda: nn.Conv2d(2, 3, 2))
     x = torch.randn(1, 2, 3, 3).double().expand(4, -1, -1, -1)
     with torch.no_grad():
-        found = outputs(net, rule, x, DRAWS)
+        found = outputs(net, rule, x, PASSES)
     first = found[:, :, 0, 0, 0]
     correlation = torch.corrcoef(first.T) - torch.eye(4)
-    assert correlation.abs().max() < 4.5 / math.sqrt(DRAWS)
+    assert correlation.abs().max() < 4.5 / math.sqrt(PASSES)
 
 
 def test_local_bias_is_shared_over_a_channels_positions():
-    net = network(lambda: nn.Conv1d(1, 2, 1))
+    net = spread_out(lambda: nn.Conv1d(1, 2, 1))
     with torch.no_grad():
         found = outputs(net, "local", torch.zeros(3, 1, 4).double(), 200)
         assert torch.equal(found, found[..., :1].expand_as(found))
@@ -96,7 +102,7 @@ def test_local_bias_is_shared_over_a_channels_positions():
 
 def test_flipout_keeps_the_correlation_between_positions():
     """A 1 x 1 convolution of a constant image: within an example all positions agree."""
-    net = network(lambda: nn.Conv2d(2, 3, 1))
+    net = spread_out(lambda: nn.Conv2d(2, 3, 1))
     with torch.no_grad():
         found = outputs(net, "flipout", torch.ones(2, 2, 3, 3).double(), 5)
     torch.testing.assert_close(found, found[..., :1, :1].expand_as(found))
@@ -104,7 +110,7 @@ def test_flipout_keeps_the_correlation_between_positions():
 
 
 def test_flipout_with_all_signs_one_is_sample():
-    net = network(lambda: nn.Linear(3, 2))
+    net = spread_out(lambda: nn.Linear(3, 2))
     x = torch.randn(4, 3).double()
     expected = net.call(net.posterior.sample(NoiseSource(5).normal((net.num_weights,), x)), x)
     net.noise_source = NoiseSource(5)
@@ -115,7 +121,7 @@ def test_flipout_with_all_signs_one_is_sample():
 @EVERY_RULE
 @pytest.mark.parametrize("module", [lambda: nn.Linear(2, 3), lambda: nn.Conv2d(2, 3, 2, padding=1)])
 def test_zeros_give_the_mean_and_finite_gradients(rule, module):
-    net = network(module)
+    net = spread_out(module)
     shape = (4, 2) if isinstance(module(), nn.Linear) else (4, 2, 3, 3)
     x = torch.zeros(shape).double().requires_grad_()
     for sd in (1.0, 0.0):
@@ -131,7 +137,7 @@ def test_zeros_give_the_mean_and_finite_gradients(rule, module):
 
 
 def test_gradient_of_local_by_finite_differences():
-    net = network(lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.Tanh(), nn.Flatten(), nn.Linear(8, 2)))
+    net = spread_out(lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.Tanh(), nn.Flatten(), nn.Linear(8, 2)))
     x = torch.randn(2, 1, 3, 3).double()
     for rule, parameter in itertools.product(LINEAR_RULES, (net.posterior.mean, net.posterior.rho)):
 
@@ -160,7 +166,7 @@ def test_functional_calls_by_keyword(rule):
         def forward(self, x):
             return F.conv1d(x, bias=self.bias, weight=self.weight, stride=2)
 
-    net = network(Keywords)
+    net = spread_out(Keywords)
     x = torch.ones(2, 2, 4).double()
     with torch.no_grad():
         found = outputs(net, rule, x)[0]
@@ -171,7 +177,7 @@ def test_functional_calls_by_keyword(rule):
 @EVERY_RULE
 @pytest.mark.parametrize("select", ["weight", "bias"])
 def test_deterministic_weight_or_bias(rule, select):
-    net = network(lambda: nn.Linear(3, 2), select=select)
+    net = spread_out(lambda: nn.Linear(3, 2), select=select)
     x = torch.randn(1, 3).double().expand(5, -1)
     out = outputs(net, rule, x, 3)
     out.sum().backward()
@@ -183,7 +189,7 @@ def test_deterministic_weight_or_bias(rule, select):
 
 def test_precisions():
     for dtype in (torch.float64, torch.bfloat16):
-        net = network(lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(8, 2))).to(dtype)
+        net = spread_out(lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(8, 2))).to(dtype)
         for rule in LINEAR_RULES:
             out = outputs(net, rule, torch.randn(2, 1, 3, 3).to(dtype), 2)
             assert out.dtype == dtype
@@ -191,7 +197,7 @@ def test_precisions():
 
 
 def test_second_derivatives_of_local_are_refused():
-    net = network(lambda: nn.Linear(2, 1))
+    net = spread_out(lambda: nn.Linear(2, 1))
     x = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
     with pytest.raises(UsageError, match="'flipout'"):
         torch.autograd.grad(outputs(net, "local", x).sum(), x, create_graph=True)
@@ -200,7 +206,7 @@ def test_second_derivatives_of_local_are_refused():
 @EVERY_RULE
 def test_a_second_backward(rule):
     """Also under hooks for saved tensors, where autograd does not look for changes."""
-    net = network(lambda: nn.Conv2d(2, 3, 2, padding=1))
+    net = spread_out(lambda: nn.Conv2d(2, 3, 2, padding=1))
     x = torch.randn(4, 2, 3, 3, dtype=torch.float64, requires_grad=True)
     with torch.autograd.graph.save_on_cpu():
         out = outputs(net, rule, x).square().sum()
@@ -210,4 +216,4 @@ def test_a_second_backward(rule):
 
 @EVERY_RULE
 def test_no_rows(rule):
-    assert outputs(network(lambda: nn.Linear(2, 3)), rule, torch.zeros(0, 2, dtype=torch.float64)).shape == (1, 0, 3)
+    assert outputs(spread_out(lambda: nn.Linear(2, 3)), rule, torch.zeros(0, 2, dtype=torch.float64)).shape == (1, 0, 3)

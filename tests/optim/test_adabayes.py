@@ -68,7 +68,7 @@ def test_fixed_point_of_the_filter():
     size = torch.logspace(-1, 1, 9, dtype=torch.float64)
     w = nn.Parameter(torch.zeros_like(size))
     optimizer = AdaBayes([w], lr=eta, lr_sgd=s2, batch_size=1, reduction="sum", betas=(0.0, 0.999))
-    feed(optimizer, w, [size] * 10_000)
+    feed(optimizer, w, [size] * 7000)
     last = w.detach().clone()
     feed(optimizer, w, [size])
     s2_post = (last - w.detach()) / size
@@ -108,7 +108,7 @@ def test_a_schedule_scales_the_whole_rate(make, scale):
     # At the steady state half the learning rate is half the step, whether it is SGD's or Adam's.
     w = vector(1.0)
     optimizer = make([w], lr=0.01, lr_sgd=0.1, batch_size=1, betas=(0.0, 0.9))
-    feed(optimizer, w, [[scale]] * 3000)
+    feed(optimizer, w, [[scale]] * 1000)
     steps = []
     for lr in (0.01, 0.005):
         optimizer.param_groups[0]["lr"] = lr

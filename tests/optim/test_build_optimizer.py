@@ -74,12 +74,10 @@ def test_options_are_checked_without_building_anything(monkeypatch):
 
     monkeypatch.setattr(torch.nn, "Parameter", refuse)
     check_optimizer_options("adabayes", {"batch_size": 3, "betas": (0.8, 0.9)})
-    check_optimizer_options("ivon", {"ess": 3.0})
     for name, options, message in (
         ("adm", {}, "Did you mean 'adam'"),
         ("adam", {"beta": (0.1, 0.2)}, "Did you mean 'betas'"),
         ("sgd", {"nesterov": 1}, "true or false"),
-        ("ivon", {"ess": "all"}, "takes a number, not 'all'"),
         ("adabayes", {"batch_size": "all"}, "takes a number, not 'all'"),
         ("adam", {"capturable": "yes"}, "true or false, such as false, not 'yes'"),
     ):

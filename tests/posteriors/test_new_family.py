@@ -20,7 +20,7 @@ class Proportional(IndependentGaussian):
         self.mean, self.floor = nn.Parameter(mean.clone()), floor
 
     @classmethod
-    def _start(cls, mean, sd, *, layers, generator, floor=0.01):
+    def _start(cls, mean, sd, *, layers, seed, floor=0.01):
         return cls(mean, floor)
 
     @property

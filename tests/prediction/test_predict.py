@@ -1,5 +1,7 @@
 """Prediction: the same whatever the batches, reproducible, leaving the network as it was."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -13,16 +15,21 @@ G = torch.Generator().manual_seed(0)
 X, IMAGES = torch.randn(40, 3, generator=G), torch.randn(40, 1, 6, 6, generator=G)
 
 
-def mlp(**options):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Dropout(0.5), nn.Linear(5, 2))
-    return pt.bayesian(model, **{"rho": -1.0, "likelihood": pt.Categorical(), "seed": 1, **options})
+@pytest.fixture
+def mlp(network):
+    return partial(network, width=5, norm=True, dropout=True, rho=-1.0, likelihood=pt.Categorical())
 
 
+@pytest.fixture
 def conv():
-    torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 2))
     return pt.bayesian(model, rho=-1.0, likelihood=pt.Categorical(), seed=1)
+
+
+@pytest.fixture(params=["mlp", "conv"])
+def case(request, mlp, conv):
+    """A network and its inputs."""
+    return (mlp(), X) if request.param == "mlp" else (conv, IMAGES)
 
 
 def same(a, b):
@@ -30,7 +37,7 @@ def same(a, b):
         torch.testing.assert_close(getattr(a, name), getattr(b, name), rtol=1e-4, atol=1e-5)
 
 
-def test_by_hand():
+def test_by_hand(mlp):
     net = mlp().eval()
     p = net.predict(X, 6, seed=3)
     twin = mlp(seed=3).eval()
@@ -41,24 +48,22 @@ def test_by_hand():
     assert (p.epistemic > 0).any()
 
 
-@pytest.mark.parametrize(("make", "x"), [(mlp, X), (conv, IMAGES)], ids=["mlp", "conv"])
 @pytest.mark.parametrize("batch_size", [1, 7, 31, 32, 40, 1000])
-def test_batch_size_does_not_matter(make, x, batch_size):
-    net = make()
+def test_batch_size_does_not_matter(case, batch_size):
+    net, x = case
     same(net.predict(x, 5, seed=3, batch_size=batch_size), net.predict(x, 5, seed=3))
 
 
-@pytest.mark.parametrize(("make", "x"), [(mlp, X), (conv, IMAGES[:9])], ids=["mlp", "conv"])
 @pytest.mark.parametrize("at_a_time", [1, 150, 400])
-def test_memory_bound_does_not_matter(make, x, at_a_time, monkeypatch):
-    net = make()
+def test_memory_bound_does_not_matter(case, at_a_time, monkeypatch):
+    net, x = case[0], case[1][:9]
     expected = net.predict(x, 7, seed=3)
     monkeypatch.setattr(together, "SAMPLES_AT_A_TIME", at_a_time)
     same(net.predict(x, 7, seed=3), expected)
 
 
-def test_memory_bound_limits_the_weights_drawn_together(monkeypatch):
-    net, drawn = conv(), []
+def test_memory_bound_limits_the_weights_drawn_together(conv, monkeypatch):
+    net, drawn = conv, []
     original = MeanField.sample
     monkeypatch.setattr(together, "SAMPLES_AT_A_TIME", 3 * net.num_weights)
     monkeypatch.setattr(MeanField, "sample", lambda q, noise: drawn.append(len(noise)) or original(q, noise))
@@ -66,7 +71,7 @@ def test_memory_bound_limits_the_weights_drawn_together(monkeypatch):
     assert drawn == [3, 3, 2]
 
 
-def test_seed_repeats_and_no_seed_moves_on():
+def test_seed_repeats_and_no_seed_moves_on(mlp):
     net = mlp()
     same(net.predict(X, 4, seed=3), net.predict(X, 4, seed=3))
     assert not torch.allclose(net.predict(X, 4, seed=3).mean, net.predict(X, 4, seed=4).mean)
@@ -74,14 +79,14 @@ def test_seed_repeats_and_no_seed_moves_on():
 
 
 @pytest.mark.parametrize("seed", [3, None])
-def test_the_networks_noise_is_left_alone(seed):
+def test_the_networks_noise_is_left_alone(mlp, seed):
     net, other = mlp(), mlp()
     net.predict(X, 4, seed=seed)
     assert torch.equal(net.noise_source.state(), other.noise_source.state())
     assert torch.equal(net.draw(), other.draw())
 
 
-def test_without_a_seed_the_global_generator_governs():
+def test_without_a_seed_the_global_generator_governs(mlp):
     net = mlp()
     torch.manual_seed(5)
     first = net.predict(X, 4)
@@ -90,20 +95,20 @@ def test_without_a_seed_the_global_generator_governs():
 
 
 @pytest.mark.parametrize("options", [{"seed": 3}, {"seed": 3, "likelihood": pt.GaussianNoise(0.5, num_targets=2)}])
-def test_with_a_seed_nothing_global_changes(options):
+def test_with_a_seed_nothing_global_changes(mlp, options):
     net = mlp(**options)
     before = torch.get_rng_state()
     net.predict(X, 4, seed=3)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_point_needs_no_seed():
+def test_a_point_needs_no_seed(mlp):
     net, before = mlp(posterior="point"), torch.get_rng_state()
     net.predict(X)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_modes_are_untouched():
+def test_modes_are_untouched(mlp):
     net = mlp()
     net.train()
     net.model[1].eval()  # frozen statistics
@@ -117,7 +122,7 @@ def test_modes_are_untouched():
     assert not net.training
 
 
-def test_modes_and_generator_are_untouched_by_an_error():
+def test_modes_and_generator_are_untouched_by_an_error(mlp):
     net = mlp()
     source = net.noise_source
     with pytest.raises(RuntimeError):
@@ -126,13 +131,13 @@ def test_modes_and_generator_are_untouched_by_an_error():
     assert net.noise_source is source
 
 
-def test_training_mode_is_not_used():
+def test_training_mode_is_not_used(mlp):
     net = mlp()
     trained = net.train().predict(X, 3, seed=3)
     same(trained, net.eval().predict(X, 3, seed=3))
 
 
-def test_point_predicts_with_one_sample():
+def test_point_predicts_with_one_sample(mlp):
     net = mlp(posterior="point")
     p = net.predict(X, 32)
     assert p.samples.shape == (1, 40, 2)
@@ -140,7 +145,7 @@ def test_point_predicts_with_one_sample():
     torch.testing.assert_close(p.mean, net.eval()(X).softmax(-1).detach())
 
 
-def test_regression():
+def test_regression(mlp):
     net = mlp(likelihood=pt.GaussianNoise(0.5, num_targets=2))
     p = net.predict(X, 6, batch_size=7, seed=3)
     torch.testing.assert_close(p.aleatoric, torch.full((40, 2), 0.25))
@@ -156,7 +161,7 @@ def test_epistemic_uncertainty_grows_away_from_the_data():
     torch.testing.assert_close(spread, expected, rtol=0.15, atol=0)
 
 
-def test_errors():
+def test_errors(mlp):
     with pytest.raises(UsageError, match="no likelihood"):
         mlp(likelihood=None).predict(X)
     with pytest.raises(UsageError, match="no inputs"):

@@ -18,8 +18,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from posterity.core.layout import slots
-
 # Most of what a module holds: nothing to copy, or the empty dictionaries of its hooks.
 ATOMS = frozenset({type(None), bool, int, float, str, types.FunctionType})
 MACHINERY = frozenset(vars(nn.Module()))
@@ -168,3 +166,12 @@ class _Copies:
             return copied
         except RuntimeError:  # a left-over of another thread's vmap, which only that thread can read
             return tensor
+
+
+def slots(model: nn.Module, parameters: Iterable[nn.Parameter]) -> list[list[tuple[nn.Module, str]]]:
+    """For each parameter every (module, attribute) that holds it."""
+    places: dict[int, list[tuple[nn.Module, str]]] = {}
+    for module in model.modules():
+        for attribute, parameter in module._parameters.items():
+            places.setdefault(id(parameter), []).append((module, attribute))
+    return [places[id(p)] for p in parameters]

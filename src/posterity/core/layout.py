@@ -174,15 +174,6 @@ def _refuse_changing(model: nn.Module, chosen: Mapping[str, nn.Parameter]) -> No
             )
 
 
-def slots(model: nn.Module, parameters: Iterable[nn.Parameter]) -> list[list[tuple[nn.Module, str]]]:
-    """For each parameter every (module, attribute) that holds it."""
-    places: dict[int, list[tuple[nn.Module, str]]] = {}
-    for module in model.modules():
-        for attribute, parameter in module._parameters.items():
-            places.setdefault(id(parameter), []).append((module, attribute))
-    return [places[id(p)] for p in parameters]
-
-
 def _fans(model: nn.Module) -> dict[int, tuple[int, int]]:
     """(n_in, n_out) of every parameter; a bias has its layer's, a scale or a shift of a norm has 1."""
     fans: dict[int, tuple[int, int]] = {}

@@ -22,7 +22,7 @@ class Entry:
 
     `load` takes the options in `options` as keywords, and is None where there is only a test set; then, or
     where the test data can be read without the others, `load_test` reads them. `fetch` brings the data onto
-    this machine, if they are not part of the library. `standardise` is false where the raw values are the point.
+    this machine, if they are not part of the library.
     """
 
     task: Task
@@ -36,7 +36,6 @@ class Entry:
     origin: Origin = "embedded"
     available: Callable[[], bool] = lambda: True
     fetch: Callable[[bool], Path] | None = None
-    standardise: bool = True
 
 
 def fetched_images(

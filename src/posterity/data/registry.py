@@ -51,7 +51,7 @@ def load(name: str, *, split: int = 0, seed: int = 0, target: str | None = None,
     file's rows that become test data; `target` names a `.csv` file's target column; `task` overrides
     what a file's targets suggest.
     """
-    if is_file_name(name):
+    if name not in _ENTRIES and is_file_name(name):
         _refuse(name, split=split)
         return read_splits(Path(name), seed=seed, target=target, task=task)
     entry = _entry(name)
@@ -79,11 +79,6 @@ def fetch(name: str, *, progress: bool = True) -> Path:
     if entry.fetch is None:
         raise UsageError(f"'{name}' comes with the library, there is nothing to fetch; load it.")
     return entry.fetch(progress)
-
-
-def is_standardised(name: str) -> bool:
-    """Whether a run standardises the inputs of a data set; those of a file always."""
-    return is_file_name(name) or _entry(name).standardise
 
 
 def _entry(name: str) -> Entry:

@@ -10,10 +10,11 @@ from posterity.data.standardisation import Standardisation
 
 @dataclass(frozen=True)
 class Splits:
-    """Training and test data, raw unless `standardised` made them."""
+    """Training and test data; where `raw`, the values are the point, and a run does not standardise them."""
 
     train: Dataset
     test: Dataset
+    raw: bool = False
 
     def standardised(self) -> tuple[Splits, Standardisation]:
         """Both parts standardised with the statistics of the training part."""

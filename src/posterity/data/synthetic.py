@@ -45,7 +45,7 @@ def truth_table_and() -> Splits:
     """AND of two bits, a binary task; training and test data are the same four rows."""
     x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     table = Dataset(x, x.prod(dim=1), "binary", name="and")
-    return Splits(table, table)
+    return Splits(table, table, raw=True)
 
 
 def _gap_part(count: int, generator: torch.Generator) -> Dataset:
@@ -81,5 +81,5 @@ DATASETS = {
         options=("seed",),
     ),
     # Its inputs stay bits, as those of the perceptron that learns it.
-    "and": Entry(task="binary", shape=(2,), num_train=4, num_test=4, load=truth_table_and, standardise=False),
+    "and": Entry(task="binary", shape=(2,), num_train=4, num_test=4, load=truth_table_and),
 }

@@ -17,34 +17,26 @@ _SPLIT_SEED = 0  # the test set is the same for everyone, whatever the seed of a
 def digits() -> Splits:
     """1797 digits as (1, 8, 8) images with values 0..16, 10 classes; split 80/20 within classes."""
     from sklearn.datasets import load_digits  # here, as it takes a second that other data sets need not wait
-    from sklearn.model_selection import train_test_split
 
     source = load_digits()
-    parts = train_test_split(
-        source.images[:, None],
-        source.target,
-        test_size=_TEST_FRACTION,
-        random_state=_SPLIT_SEED,
-        stratify=source.target,
-    )
-    return _splits(parts, "digits", 10)
+    x, y = source.images[:, None].astype(np.float32), source.target
+    return _split(Dataset.from_arrays(x, y, num_classes=10, name="digits"), stratify=y)
 
 
 def diabetes() -> Splits:
     """442 patients, 10 features, one score of progression to regress on; split 80/20."""
     from sklearn.datasets import load_diabetes
+
+    x, y = load_diabetes(return_X_y=True, scaled=False)  # a few digits each, which float32 holds
+    return _split(Dataset.from_arrays(x.astype(np.float32), y.astype(np.float32), name="diabetes"))
+
+
+def _split(whole: Dataset, stratify: NDArray[np.generic] | None = None) -> Splits:
     from sklearn.model_selection import train_test_split
 
-    x, y = load_diabetes(return_X_y=True, scaled=False)
-    parts = train_test_split(x, y, test_size=_TEST_FRACTION, random_state=_SPLIT_SEED)
-    return _splits(parts, "diabetes", None)
-
-
-def _splits(parts: list[NDArray[np.generic]], name: str, num_classes: int | None) -> Splits:
-    x_train, x_test, y_train, y_test = parts
-    train = Dataset.from_arrays(x_train, y_train, num_classes=num_classes, name=name)
-    test = Dataset.from_arrays(x_test, y_test, num_classes=num_classes, name=name)
-    return Splits(train.to(torch.float32), test.to(torch.float32))  # a few digits each, which float32 holds
+    options = {"test_size": _TEST_FRACTION, "random_state": _SPLIT_SEED, "stratify": stratify}
+    train, test = train_test_split(np.arange(len(whole)), **options)
+    return Splits(whole.subset(torch.from_numpy(train)), whole.subset(torch.from_numpy(test)))
 
 
 DATASETS = {

@@ -33,7 +33,8 @@ class RunData:
 
 def build_data(run: Run) -> RunData:
     """The run's data; the statistics come from what is trained on, without the held-out part."""
-    train, val = data.load(run.dataset, split=run.split, seed=run.seed, target=run.target, task=run.task).train, None
+    splits = data.load(run.dataset, split=run.split, seed=run.seed, target=run.target, task=run.task)
+    train, val = splits.train, None
     if run.train_rows is not None:
         train = train.sample(run.train_rows, generator(run.seed, "training rows"))
     if run.val_fraction:
@@ -41,7 +42,7 @@ def build_data(run: Run) -> RunData:
             train, val = train.split(run.val_fraction, generator(run.seed, "held out"))
         except DataError as error:
             raise DataError(f"{error} To hold out none: --val-fraction 0 (val_fraction=0)") from error
-    scale = Standardisation.of(train) if data.is_standardised(run.dataset) else Standardisation.identity(train)
+    scale = Standardisation.identity(train) if splits.raw else Standardisation.of(train)
     return RunData(scale.apply(train), None if val is None else scale.apply(val), scale)
 
 

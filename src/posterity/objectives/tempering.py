@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import nn
@@ -177,16 +177,6 @@ def temperature_rule(
         raise unknown_name("shape of a warm-up", shape, SHAPES)
     rule = as_rule(temperature, tau=tau)
     return TemperatureWarmUp(rule, warmup, shape) if warmup else rule
-
-
-def describe_temperature(temperature: Temperature) -> float | dict[str, Any]:
-    """Plain values that are equal for equal temperatures: a number, or a rule's name and fields."""
-    rule = as_rule(temperature)
-    if isinstance(rule, FixedTemperature):
-        return rule.value
-    if isinstance(rule, TemperatureWarmUp):
-        return {"rule": rule.kind, **asdict(rule), "target": describe_temperature(rule.target)}
-    return {"rule": rule.kind, **vars(rule)}
 
 
 def hidden_neurons(model: nn.Module) -> int:

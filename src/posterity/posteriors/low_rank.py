@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posterity.core.errors import UsageError
+from posterity.core.randomness import generator
 from posterity.posteriors.independent import HALF_LOG_2PI, rho_of
 from posterity.posteriors.posterior import Posterior, PriorLike
 
@@ -57,10 +58,8 @@ class LowRank(Posterior):
         self.deviations = nn.Parameter(deviations.detach().clone())
 
     @classmethod
-    def _start(
-        cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], generator: torch.Generator, rank: int = DEFAULT_RANK
-    ) -> LowRank:
-        noise = torch.randn(max(rank, 0), len(mean), generator=generator).to(mean)
+    def _start(cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], seed: int, rank: int = DEFAULT_RANK) -> LowRank:
+        noise = torch.randn(max(rank, 0), len(mean), generator=generator(seed, "deviations")).to(mean)
         return cls(mean, rho_of(sd).to(mean), FIRST_DEVIATION * noise)
 
     @classmethod

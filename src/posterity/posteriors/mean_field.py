@@ -33,7 +33,7 @@ class MeanField(IndependentGaussian):
         self.rho = nn.Parameter(rho.detach().clone())
 
     @classmethod
-    def _start(cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], generator: torch.Generator) -> MeanField:
+    def _start(cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], seed: int) -> MeanField:
         return cls(mean, rho_of(sd).to(mean))
 
     @property

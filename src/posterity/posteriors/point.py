@@ -30,7 +30,7 @@ class Point(Posterior):
         self.mean = nn.Parameter(mean.detach().clone())
 
     @classmethod
-    def _start(cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], generator: torch.Generator) -> Point:
+    def _start(cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], seed: int) -> Point:
         return cls(mean)
 
     @property

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-import torch
 from torch import Tensor, nn
 
 from posterity.core.errors import UsageError
@@ -39,15 +38,13 @@ class Posterior(nn.Module, ABC):
     mean: Tensor
 
     @classmethod
-    def start(
-        cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], generator: torch.Generator, **options: Any
-    ) -> Posterior:
+    def start(cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], seed: int, **options: Any) -> Posterior:
         """One that starts at `mean` and `sd` (N,); `layers` are the sizes of the vector's consecutive layers.
 
-        What must be random comes from `generator`. The `options` are the family's own (`start_options`).
+        What must be random comes from `seed`. The `options` are the family's own (`start_options`).
         """
         cls.check_start(options)
-        return cls._start(mean, sd, layers=layers, generator=generator, **options)
+        return cls._start(mean, sd, layers=layers, seed=seed, **options)
 
     @classmethod
     def check_start(cls, options: Mapping[str, Any]) -> None:
@@ -61,12 +58,12 @@ class Posterior(nn.Module, ABC):
 
     @classmethod
     def _options(cls) -> dict[str, Option]:
-        return options_of(cls._start, beside=("mean", "sd", "layers", "generator"))
+        return options_of(cls._start, beside=("mean", "sd", "layers", "seed"))
 
     @classmethod
     @abstractmethod
     def _start(cls, *args: Any, **kwargs: Any) -> Posterior:
-        """`start` with known options, which are the keywords of its signature beside `layers` and `generator`."""
+        """`start` with known options, which are the keywords of its signature beside `layers` and `seed`."""
 
     @property
     def num_weights(self) -> int:

@@ -36,7 +36,7 @@ class Samples(Posterior):
         self.register_buffer("mean", self.weights.mean(0))
 
     @classmethod
-    def _start(cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], generator: torch.Generator) -> Samples:
+    def _start(cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], seed: int) -> Samples:
         raise UsageError(
             "a samples posterior is collected, not trained: train one of another family with average 'samples', or a "
             "point network with optimizer 'sgld' or 'psgld'"

@@ -42,9 +42,7 @@ class Tied(IndependentGaussian):
         self.rho = nn.Parameter(rho.detach().clone())
 
     @classmethod
-    def _start(
-        cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], generator: torch.Generator, share: str = ALL
-    ) -> Tied:
+    def _start(cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], seed: int, share: str = ALL) -> Tied:
         if share not in SHARES:
             raise unknown_name("share (what has one sd)", share, SHARES)
         sizes = list(layers) if share == LAYER else [len(mean)]

@@ -43,9 +43,6 @@ class Averaging(Callback):
         """What the settings ask for, or the method does by itself; refused if it cannot be."""
         kind = settings.average or method.collects
         if kind is None:
-            _refuse(
-                settings, OF_AVERAGES, "goes with an average: give average 'swa', 'hwa' or 'samples', or leave it out"
-            )
             return None
         average = _build(kind, settings)
         average.check(net.posterior)

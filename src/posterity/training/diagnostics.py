@@ -122,7 +122,7 @@ def non_finite(net: BayesianModule, loss: Loss, step: int) -> NonFiniteError:
                 place = f"the gradient of {name} is not finite"
         for parameter in net.posterior.parameters():
             if parameter.grad is not None and not parameter.grad.isfinite().all():
-                first = int((~parameter.grad.isfinite()).nonzero()[0, -1])
+                first = net.posterior.weight_index(parameter, int((~parameter.grad.isfinite()).nonzero()[0, -1]))
                 place = f"the gradient of {net.layout.weight_at(first)} is not finite"
                 break
     worst = int(net.posterior.mean.detach().abs().nan_to_num(math.inf).argmax())

@@ -55,10 +55,11 @@ class Training:
         self.callbacks = [*callbacks, *([plan.averaging] if plan.averaging else [])]
         settings = self.settings
         self.num_data = plan.subject.num_data
-        self.batches = Batches(self.num_data, plan.subject.batch_size, generator(settings.seed, "batches"))
-        self.kl_weights = kl_weights(self.batches.num_batches, settings.kl_decay).tolist()
         self.augmentation = generator(settings.seed, "augmentation")
+        net.noise_source = NoiseSource(derive(settings.seed, "training"))
+        self.batches = Batches(self.num_data, plan.subject.batch_size, generator(settings.seed, "batches"))
         self.total_steps = settings.epochs * self.batches.num_batches
+        self.kl_weights = kl_weights(self.batches.num_batches, settings.kl_decay).tolist()
         self.step = 0
         self.sums = {"rows": 0.0, "nll": 0.0, "score": 0.0}
         self.gradient_norms: dict[str, float] = {}
@@ -66,7 +67,6 @@ class Training:
         self.best: dict[str, Any] = {}
         self.averaged: BayesianModule | None = None  # once the training has ended (training.averaging)
         self.stopped = ""  # the reason, once there is nothing left to do
-        net.noise_source = NoiseSource(derive(settings.seed, "training"))
         self._seconds_before = 0.0
         self._began = time.monotonic()
 
@@ -195,7 +195,7 @@ class Training:
             self.moving_baseline.restore(state["baseline"])
         for callback, kept in zip(self.kept_callbacks(), state["callbacks"], strict=True):
             callback.restore(kept)
-        self.averaged = restored_average(self.net, state["averaged"])
+        self.averaged = restored_average(self.net, state["averaged"]) if self.stopped else None
         self._seconds_before = self.history[-1]["seconds"] if self.history else 0.0
         self._began = time.monotonic()
 
@@ -208,7 +208,7 @@ class Training:
         for parameter in self.net.posterior.parameters():
             bad = (~parameter.detach().isfinite()).nonzero()
             if len(bad):
-                place = self.net.layout.weight_at(int(bad[0, -1]))
+                place = self.net.layout.weight_at(self.net.posterior.weight_index(parameter, int(bad[0, -1])))
                 raise NonFiniteError(f"step {self.step}: it made weights of {place} NaN or infinite. {ADVICE}")
 
     def _check_and_clip(self, loss: Loss) -> None:

@@ -25,8 +25,9 @@ from posterity.estimators import SAMPLE
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.objectives import check_estimate, check_learnable
 from posterity.objectives.estimate import kind_of
+from posterity.optim import check_schedule_options
 from posterity.priors import FlatPenalty, FromPenalty, Gaussian, Prior
-from posterity.training.averaging import Averaging
+from posterity.training.averaging import OF_AVERAGES, Averaging
 from posterity.training.groups import ParameterGroup
 from posterity.training.methods import METHODS, Method, Subject
 from posterity.training.settings import Settings
@@ -40,6 +41,7 @@ Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 class Plan:
     """What a training is built from. Its optimisers are over the network's own parameters."""
 
+    settings: Settings
     subject: Subject
     train: Dataset
     val: Dataset | None
@@ -48,11 +50,6 @@ class Plan:
     temperature: Temperature
     averaging: Averaging | None
     augment: Augmentation | None
-
-    @property
-    def settings(self) -> Settings:
-        """What was asked for."""
-        return self.subject.settings
 
     @cached_property
     def data_checksum(self) -> int:
@@ -83,8 +80,9 @@ def plan(
         check_augmentation(settings.augmentation, train.input_shape)
     if not net.posterior.trainable:
         raise UsageError(f"a posterior of the family '{net.posterior.kind}' has nothing to train")
-    _refuse_idle(settings)
-    prior, method = _prior(net, settings), METHODS[settings.optimizer]
+    method = METHODS[settings.optimizer]
+    _refuse_idle(settings, averages=bool(settings.average or method.collects))
+    prior = _prior(net, settings)
     check_estimate(settings.estimator, settings.gradient, settings.baseline, settings.samples)
     if not net.posterior.random and settings.estimator != SAMPLE:
         raise UsageError(
@@ -92,11 +90,20 @@ def plan(
             "leave it out"
         )
     kind_of(net.posterior, prior, settings.estimator, settings.gradient)
-    _check_prior(net, prior, settings)
+    if not net.posterior.has_kl(prior):
+        raise UsageError(
+            f"there is no KL from a {net.posterior.kind} posterior to a prior over groups of weights, which training "
+            "records: take posterior 'mean_field', or a prior of independent weights"
+        )
+    if settings.learn_prior:
+        check_learnable(net.posterior, prior)
     num_data = len(train)
     subject = Subject(net, prior, likelihood, settings, num_data, min(settings.batch_size, num_data))
     method.refuse(subject)
+    for sd in (False, True):
+        check_schedule_options(*settings.schedule_of(sd=sd))
     return Plan(
+        settings,
         subject,
         train,
         val,
@@ -156,19 +163,23 @@ def check_fit(net: BayesianModule, likelihood: Likelihood, data: Dataset) -> Non
 
 def _check_alike(train: Dataset, val: Dataset) -> None:
     """Refuse validation data of another kind than what is trained on."""
-    for what in ("task", "input_shape", "num_outputs"):
-        ours, theirs = getattr(train, what), getattr(val, what)
+    for what, ours, theirs in (
+        ("the task", train.task, val.task),
+        ("inputs of shape", tuple(train.x.shape[1:]), tuple(val.x.shape[1:])),
+        ("inputs of type", train.x.dtype, val.x.dtype),
+        ("targets of shape", tuple(train.y.shape[1:]), tuple(val.y.shape[1:])),
+        ("classes:", train.num_classes, val.num_classes),
+    ):
         if ours != theirs:
-            words = {"num_outputs": "classes or targets", "input_shape": "inputs of shape"}.get(what, what)
-            raise DataError(f"the validation data have {words} {theirs}, what is trained on {ours}; they must agree")
-    if train.x.dtype != val.x.dtype:
-        raise DataError(f"the inputs are {train.x.dtype}, the validation data's {val.x.dtype}; convert one")
+            raise DataError(f"the validation data have {what} {theirs}, what is trained on {ours}; they must agree")
 
 
-def _refuse_idle(settings: Settings) -> None:
+def _refuse_idle(settings: Settings, *, averages: bool) -> None:
     """Refuse settings that mean nothing without another; a setting counts as given where it is not its default."""
     rule = isinstance(settings.temperature, str)
+    average = "an average: give average 'swa', 'hwa' or 'samples', or leave it out"
     for name, used, why in (
+        *((name, averages, average) for name in OF_AVERAGES),
         ("penalty_factor", settings.penalty, "a penalty: give one, or leave it out"),
         ("penalty_factors", settings.penalty, "a penalty: give one, or leave it out"),
         ("penalty_variance", settings.penalty, "a penalty: give one, or leave it out"),
@@ -199,13 +210,3 @@ def _may_be_replaced(net: BayesianModule) -> bool:
     default = Gaussian().bind(net.layout, net.posterior.mean.detach())
     same_kind = type(net.prior) is type(default) and net.prior.options() == default.options()
     return isinstance(net.prior, FlatPenalty) or (same_kind and torch.allclose(net.prior.sd, default.sd))
-
-
-def _check_prior(net: BayesianModule, prior: Prior, settings: Settings) -> None:
-    if not net.posterior.has_kl(prior):
-        raise UsageError(
-            f"there is no KL from a {net.posterior.kind} posterior to a prior over groups of weights, which training "
-            "records: take posterior 'mean_field', or a prior of independent weights"
-        )
-    if settings.learn_prior:
-        check_learnable(net.posterior, prior)

@@ -7,10 +7,12 @@ checked here; what does not go together, or not with a network, is refused by `t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
+from numbers import Real
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import Self
 
 from posterity.averaging import AVERAGES, COVARIANCES
@@ -48,17 +50,18 @@ def one_of(kind: str, names: Collection[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
-def number_or(kind: str, names: Collection[str], *, least: float = 0.0) -> AfterValidator:
+def number_or(kind: str, names: Collection[str], *, least: float = 0.0) -> BeforeValidator:
     """Takes a number of at least `least`, or one of `names`."""
 
-    def check(value: float | str) -> float | str:
+    def check(value: Any) -> Any:
         if isinstance(value, str) and value not in names:
             raise unknown_name(f"{kind} (a number, or the name of a rule)", value, names)
-        if not isinstance(value, str) and value < least:
-            raise UsageError(f"the {kind} must be a number of at least {least:g}, not {value}")
+        number = type(value) is not bool and isinstance(value, Real) and least <= float(value) < math.inf
+        if not (number or isinstance(value, str)):
+            raise UsageError(f"the {kind} must be a number of at least {least:g}, {' or '.join(names)}, not {value!r}")
         return value
 
-    return AfterValidator(check)
+    return BeforeValidator(check)
 
 
 class Settings(BaseModel):
@@ -199,6 +202,9 @@ class Settings(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
+            known = [e.get("ctx", {}).get("error") for e in error.errors()]
+            if len(known) == 1 and isinstance(known[0], UsageError):
+                raise known[0] from error
             raise UsageError(explain(error, cls)) from error
 
     def training_values(self) -> dict[str, Any]:

@@ -9,25 +9,26 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import posterity as pt
-from posterity import saving
 from posterity.core.errors import CorruptFileError, UsageError
+from posterity.storage import network as files
 
 X = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
 
 
-def module(width=4):
-    return nn.Sequential(nn.Linear(3, width), nn.BatchNorm1d(width), nn.Tanh(), nn.Linear(width, 2))
+@pytest.fixture
+def trained(network):
+    """A network whose weights and batch statistics are not those it began with."""
 
+    def build(dtype=torch.float32, **options):
+        net = network(norm=True, **options)
+        for _ in range(2):
+            net(X)  # moves the batch norm's statistics
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter += 0.1 * torch.randn(parameter.shape)
+        return net.to(dtype).eval()
 
-def network(dtype=torch.float32, **options):
-    torch.manual_seed(0)
-    net = pt.bayesian(module(), rho=-2.0, **options)
-    for _ in range(2):
-        net(X)  # moves the batch norm's statistics
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter += 0.1 * torch.randn(parameter.shape)
-    return net.to(dtype).eval()
+    return build
 
 
 LIKELIHOODS = {
@@ -50,11 +51,11 @@ CASES = [
 
 @pytest.mark.parametrize("options", CASES, ids=str)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
-def test_round_trip(tmp_path, options, likelihood):
-    net = network(**options, likelihood=LIKELIHOODS[likelihood])
+def test_round_trip(trained, module, tmp_path, options, likelihood):
+    net = trained(**options, likelihood=LIKELIHOODS[likelihood])
     path = tmp_path / "net.safetensors"
     pt.save(net, path)
-    given = module()
+    given = module(norm=True)
     kept = {n: t.clone() for n, t in given.state_dict().items()}
     loaded = pt.load(path, given).eval()
     assert all(torch.equal(kept[n], t) for n, t in given.state_dict().items())
@@ -104,41 +105,40 @@ def test_tied_weights(tmp_path):
         torch.testing.assert_close(loaded.call(loaded.posterior.mean, X), net.call(net.posterior.mean, X))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        module(5),
-        nn.Linear(3, 2),
-        nn.Sequential(*module(), nn.Linear(2, 2)),
-        nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Tanh(), nn.Linear(4, 2)),
-    ],
-    ids=["wider", "fewer", "more", "no statistics"],
-)
-def test_wrong_module(tmp_path, wrong):
-    pt.save(network(), tmp_path / "net")
+WRONG = {
+    "wider": lambda plain: plain(norm=True, width=5),
+    "fewer": lambda plain: nn.Linear(3, 2),
+    "more": lambda plain: nn.Sequential(*plain(norm=True), nn.Linear(2, 2)),
+    "no statistics": lambda plain: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Tanh(), nn.Linear(4, 2)),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_module(trained, module, tmp_path, wrong):
+    pt.save(trained(), tmp_path / "net")
     with pytest.raises(UsageError):
-        pt.load(tmp_path / "net", wrong)
+        pt.load(tmp_path / "net", WRONG[wrong](module))
 
 
-def test_no_file(tmp_path):
+def test_no_file(module, tmp_path):
     with pytest.raises(UsageError, match="there is no file"):
-        pt.load(tmp_path / "net", module())
+        pt.load(tmp_path / "net", module(norm=True))
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.01, 0.3, 0.7, 0.999])
-def test_truncated(tmp_path, keep):
+def test_truncated(trained, module, tmp_path, keep):
     path = tmp_path / "net"
-    pt.save(network(), path)
+    pt.save(trained(), path)
     content = path.read_bytes()
     path.write_bytes(content[: int(keep * len(content))])
     with pytest.raises(CorruptFileError):
-        pt.load(path, module())
+        pt.load(path, module(norm=True))
 
 
-def test_any_flipped_bit_is_noticed(tmp_path):
+def test_any_flipped_bit_is_noticed(trained, module, tmp_path):
     path = tmp_path / "net"
-    pt.save(network(likelihood=pt.Categorical()), path)
-    content, model = path.read_bytes(), module()
+    pt.save(trained(likelihood=pt.Categorical()), path)
+    content, model = path.read_bytes(), module(norm=True)
     header = 8 + int.from_bytes(content[:8], "little")
     blank = content[:header].rstrip(b" ")
     places = [i for i in range(0, len(content), 7) if not len(blank) <= i < header]  # not the header's padding
@@ -150,32 +150,32 @@ def test_any_flipped_bit_is_noticed(tmp_path):
             pt.load(path, model)
 
 
-def test_pickles_are_refused(tmp_path):
-    net = network()
+def test_pickles_are_refused(trained, module, tmp_path):
+    net = trained()
     torch.save(net.state_dict(), tmp_path / "torch")
     (tmp_path / "pickle").write_bytes(pickle.dumps({"posterior.mean": [1.0]}))
     (tmp_path / "text").write_text("weights")
     for name in ("torch", "pickle", "text"):
         with pytest.raises(CorruptFileError, match="not a network that posterity saved"):
-            pt.load(tmp_path / name, module())
+            pt.load(tmp_path / name, module(norm=True))
 
 
-def test_foreign_files_and_other_versions_are_refused(tmp_path):
+def test_foreign_files_and_other_versions_are_refused(trained, module, tmp_path):
     save_file({"posterior.mean": torch.zeros(3)}, tmp_path / "foreign")
     with pytest.raises(CorruptFileError):
-        pt.load(tmp_path / "foreign", module())
-    pt.save(network(), tmp_path / "net")
+        pt.load(tmp_path / "foreign", module(norm=True))
+    pt.save(trained(), tmp_path / "net")
     tensors = load_file(tmp_path / "net")
-    header = json.dumps({"format": saving.FORMAT, "version": 99, **saving.describe(network())})
-    metadata = {"posterity": header, "sha256": saving._digest(header, tensors)}
+    header = json.dumps({"format": files.FORMAT, "version": 99, **files.describe(trained())})
+    metadata = {"posterity": header, "sha256": files._digest(header, tensors)}
     save_file(tensors, tmp_path / "later", metadata=metadata)
     with pytest.raises(CorruptFileError, match="99; this program reads"):
-        pt.load(tmp_path / "later", module())
+        pt.load(tmp_path / "later", module(norm=True))
 
 
-def test_failed_save_keeps_the_old_file(tmp_path, monkeypatch):
+def test_failed_save_keeps_the_old_file(trained, tmp_path, monkeypatch):
     path = tmp_path / "net"
-    pt.save(network(), path)
+    pt.save(trained(), path)
     before = path.read_bytes()
 
     def fail(tensors, place, metadata):
@@ -184,6 +184,6 @@ def test_failed_save_keeps_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr("posterity.storage.network.save_file", fail)
     with pytest.raises(OSError, match="disk full"):
-        pt.save(network(posterior="point"), path)
+        pt.save(trained(posterior="point"), path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["net"]
