@@ -2,12 +2,8 @@
 
 import argparse
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import mean_field_limit
 import wide_networks

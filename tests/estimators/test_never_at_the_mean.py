@@ -1,19 +1,15 @@
 """Every weight of every architecture is sampled or mapped by the rule: none is used at its mean."""
 
 import copy
-import sys
-from pathlib import Path
 
 import pytest
 import torch
+from architectures import ARCHITECTURES, Tied, make
 from running import outputs
 from torch import nn
 
 import posterity as pt
 from posterity.estimators import LINEAR_RULES
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bayesian"))
-from architectures import ARCHITECTURES, Tied, make
 
 EVERY = pytest.mark.parametrize("name", ARCHITECTURES)
 EVERY_RULE = pytest.mark.parametrize("rule", LINEAR_RULES)
@@ -162,7 +158,7 @@ class Squared(nn.Module):
 @EVERY_RULE
 @pytest.mark.parametrize(("build", "x"), [(Squared, torch.ones(1, 3)), (Tied, torch.tensor([[2, 1]]))])
 def test_uses_of_a_weight_agree(rule, build, x):
-    """Independent noise in each of its uses would give another distribution than q's weights do, by 6 errors or more."""
+    """Independent noise in each of its uses would give another distribution than q's weights, by 6 errors or more."""
     net, count = pt.bayesian(build(), rho=1.0, seed=1), 800
     with torch.no_grad():
         found, expected = outputs(net, rule, x, count), net.outputs(x, samples=count)

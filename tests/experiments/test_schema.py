@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from pathlib import Path
 
 import pytest
+import tables
 import typer
 from torch import nn
 
@@ -23,10 +23,6 @@ from posterity.objectives import gradient_variance as measure_variance
 from posterity.prediction import DEFAULT_SAMPLES
 from posterity.training import Settings
 from posterity.training.settings import PANELS
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
-
-import tables
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS = {"train": train.COMMAND, "range-test": range_test.COMMAND, "gradient-variance": gradient_variance.COMMAND}

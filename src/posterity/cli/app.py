@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import typer
 
@@ -58,7 +58,7 @@ def _show_warning(message: Any, *_: Any, **__: Any) -> None:
 
 
 # Typer's refusals of flags, whichever click it comes with.
-REFUSED: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+REFUSED = cast(type[Exception], next(k for k in typer.BadParameter.__mro__ if k.__name__ == "ClickException"))
 
 
 def main() -> None:

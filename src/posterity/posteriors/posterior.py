@@ -43,7 +43,8 @@ class Posterior(nn.Module, ABC):
 
         What must be random comes from `seed`. The `options` are the family's own (`start_options`).
         """
-        cls.check_start(options)
+        if options:
+            cls.check_start(options)
         return cls._start(mean, sd, layers=layers, seed=seed, **options)
 
     @classmethod

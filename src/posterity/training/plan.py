@@ -100,8 +100,9 @@ def plan(
     num_data = len(train)
     subject = Subject(net, prior, likelihood, settings, num_data, min(settings.batch_size, num_data))
     method.refuse(subject)
-    for sd in (False, True):
-        check_schedule_options(*settings.schedule_of(sd=sd))
+    if settings.schedule_options or settings.schedule_sd_options:
+        for sd in (False, True):
+            check_schedule_options(*settings.schedule_of(sd=sd))
     return Plan(
         settings,
         subject,

@@ -96,7 +96,8 @@ class Gradient(Method):
         return built
 
     def _optimizer(self, recipe: Recipe, members: list[Any], subject: Subject) -> torch.optim.Optimizer:
-        check_optimizer_options(recipe.optimizer, recipe.options)
+        if recipe.options:
+            check_optimizer_options(recipe.optimizer, recipe.options)
         given = {"num_data": subject.num_data, "batch_size": subject.batch_size}
         needed = {k: given[k] for k in OPTIMIZERS[recipe.optimizer].needs if k not in recipe.options}
         made = build_optimizer(recipe.optimizer, [{"params": members}], lr=recipe.lr, **needed, **recipe.options)
