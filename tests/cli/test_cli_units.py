@@ -43,6 +43,13 @@ def predicted(path):
     return {"mean": arrays["mean"][:, 0], "sd": np.sqrt(arrays["aleatoric"] + arrays["epistemic"])[:, 0]}
 
 
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch):
+    """They take longer than the rest, and have tests of their own."""
+    for command in ("train", "evaluate"):
+        monkeypatch.setattr(f"posterity.cli.{command}.write_figures", lambda record: [])
+
+
 @pytest.fixture
 def fit(cli):
     def run(dataset, out="run", *options):
@@ -102,7 +109,7 @@ def test_a_column_of_unix_seconds(fit, cli, suffix):
     days = RNG.uniform(0, 365, size=300)
     label = (days > 180).astype(int)
     other = RNG.normal(size=300)
-    options = ("--task", "classification")
+    options = ("--task", "classification", "--epochs", 12)
     found = {}
     for name, shift in {"unix": 1.7e9, "shifted": 0.0}.items():
         write(f"{name}.{suffix}", {"time": shift + days, "b": other, "y": label})

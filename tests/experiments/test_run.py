@@ -71,6 +71,16 @@ def test_what_a_file_lacks_has_its_default(tmp_path):
     assert Run.read(tmp_path / "config.toml") == Run(epochs=3)
 
 
+def test_a_run_is_the_settings_of_its_training():
+    run = Run(warmup=0.1, schedule="cyclic", schedule_options={"cycles": 2}, optimizer_sd_options={"eps": 1e-6})
+    settings = Settings.of(**run.training_values())
+    assert settings.training_values() == run.training_values()
+    for sd in (False, True):
+        assert run.schedule_of(sd=sd) == settings.schedule_of(sd=sd) == ("cyclic", {"warmup": 0.1, "cycles": 2})
+    assert settings.optimizer_sd_options == {"eps": 1e-6}
+    assert Settings.of(**Run().training_values()) == Settings()
+
+
 def test_the_key_does_not_depend_on_how_it_is_written():
     values = {"temperature": 1, "hidden": [4], "prior_scale": 1, "epochs": 3}
     assert Run(**values).key == Run(**dict(reversed(values.items()))).key
