@@ -158,7 +158,7 @@ class Squared(nn.Module):
 @EVERY_RULE
 @pytest.mark.parametrize(("build", "x"), [(Squared, torch.ones(1, 3)), (Tied, torch.tensor([[2, 1]]))])
 def test_uses_of_a_weight_agree(rule, build, x):
-    """Independent noise in each of its uses would give another distribution than q's weights, by 6 errors or more."""
+    """Independent noise in each of its uses would give another distribution than q's weights do, 6 errors away."""
     net, count = pt.bayesian(build(), rho=1.0, seed=1), 800
     with torch.no_grad():
         found, expected = outputs(net, rule, x, count), net.outputs(x, samples=count)

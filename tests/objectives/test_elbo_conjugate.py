@@ -49,7 +49,7 @@ def train(x, y, steps, *, prior_mean=0.0, batch_size=N, posterior="mean_field", 
 @pytest.mark.parametrize(("prior_mean", "batch_size"), [(0.0, N), (0.7, N), (0.0, 10)])
 def test_mean_field_finds_the_exact_means_and_conditional_variances(prior_mean, batch_size):
     x, y = data()
-    net = train(x, y, 1200, prior_mean=prior_mean, batch_size=batch_size)
+    net = train(x, y, 600, prior_mean=prior_mean, batch_size=batch_size)
     mean, precision = exact(x, y, prior_mean=prior_mean)
     sd = precision.diagonal().rsqrt()
     # In standard deviations; the noise of small batches is larger than that of the weights.
@@ -73,8 +73,8 @@ def test_the_bound_is_the_log_evidence_for_orthogonal_inputs():
 
 def test_point_finds_the_ridge_solution():
     x, y = data()
-    net = train(x, y, 800, posterior="point")
+    net = train(x, y, 400, posterior="point")
     torch.testing.assert_close(net.posterior.mean.detach(), exact(x, y)[0], rtol=1e-4, atol=1e-5)
-    free = train(x, y, 800, posterior="point", temperature=0.0)
+    free = train(x, y, 400, posterior="point", temperature=0.0)
     least_squares = torch.linalg.lstsq(x, y).solution.squeeze(-1)
     torch.testing.assert_close(free.posterior.mean.detach(), least_squares, rtol=1e-4, atol=1e-5)
