@@ -46,7 +46,7 @@ def test_fit_takes_them_all_with_their_defaults():
         ({"epochs": 2.5}, "epochs: .*integer"),
         ({"lr": float("nan")}, "lr: "),
         ({"warmup": 5}, r"warmup: .*less than 1, a share of the training .*\(given: 5\)"),
-        ({"temperature": -1.0}, "temperature must be a number of at least 0, not -1"),
+        ({"temperature": -1.0}, "temperature must be a number of at least 0, per-weight or per-neuron, not -1"),
         ({"temperature": "per-wieght"}, "Did you mean 'per-weight'"),
         ({"penalty_factors": {"*": 0.0}}, "penalty_factors"),
         ({"epochs": 0, "lr": -1.0}, "epochs: .*; lr: "),

@@ -196,7 +196,7 @@ def test_a_short_last_batch_of_adabayes_by_hand(curve, curve_net):
         ({"lr_ratio": -1.0}, "lr_ratio: .*greater than 0"),
         ({"alternate": 0}, "alternate: .*greater than or equal to 1"),
         ({"schedule": "plateau", "schedule_options": {"patence": 3}}, "'patence'.*Did you mean 'patience'"),
-        ({"schedule": "plateau", "schedule_options": {"patience": "long"}}, "a number such as 3, not 'long'"),
+        ({"schedule": "plateau", "schedule_options": {"patience": "long"}}, "a whole number such as 3, not 'long'"),
         ({"schedule": "plateau", "schedule_options": {"drop": -1.0}}, r"drop must lie in \[0, 1\], not -1"),
         ({"schedule": "plateau", "schedule_options": {"patience": -1}}, "patience of at least 0"),
         ({"schedule": "step", "schedule_options": {"milestones": 0.5}}, "numbers such as 0.5:0.75, not 0.5"),
