@@ -63,7 +63,9 @@ def test_the_file_is_complete(tmp_path):
     assert found.pop("schema") == SCHEMA
     assert set(found) == set(Run.model_fields)
     assert found["schedule_sd_options"] == {"milestones": [0.25, 0.5], "drop": 0.3}
-    assert Run().model_dump(exclude_none=True).keys() == written(Run(), tmp_path).keys() - {"schema"}
+    plain = written(Run(), tmp_path)
+    assert plain.keys() - {"schema"} == Run.model_fields.keys()
+    assert plain["lr"] == "(none)"  # or a default that is one day no longer None would change this run
 
 
 def test_what_a_file_lacks_has_its_default(tmp_path):

@@ -16,10 +16,10 @@ from posterity.core.errors import DataError, UsageError, unknown_name
 from posterity.core.randomness import derive, generator
 from posterity.data import Dataset, Standardisation, Task
 from posterity.experiments.run import Run
-from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.models import build_model, check_model_options
 from posterity.posteriors import POSTERIORS
 from posterity.priors import PriorRule, build_prior, check_prior_options
+from posterity.training.plan import default_likelihood
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,6 @@ def load_test(run: Run) -> Dataset:
     return data.load_test(run.dataset, split=run.split, seed=run.seed, target=run.target, task=run.task)
 
 
-def build_likelihood_of(run: Run, dataset: Dataset) -> Likelihood:
-    """The likelihood for the data's task."""
-    if dataset.task == "regression":
-        return GaussianNoise(run.noise, num_targets=dataset.num_outputs)
-    return Categorical() if dataset.task == "classification" else Bernoulli()
-
-
 def build_module(run: Run, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
     """The run's plain network."""
     if run.model_options:
@@ -73,7 +66,7 @@ def build_network(run: Run, dataset: Dataset) -> BayesianModule:
     _refuse_idle(run, dataset.task)
     if run.posterior_options:
         POSTERIORS[run.posterior].check_start(run.posterior_options)
-    likelihood = build_likelihood_of(run, dataset)
+    likelihood = default_likelihood(dataset, run.noise)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(run.seed, "initial weights"))
         model = build_module(run, dataset.input_shape, likelihood.num_outputs(dataset.num_outputs))

@@ -14,7 +14,7 @@ from posterity.experiments.evaluate import Evaluation, evaluate
 from posterity.experiments.predictions import write_stored
 from posterity.experiments.record import Record
 from posterity.experiments.run import Run
-from posterity.experiments.trained import description, load_run
+from posterity.experiments.trained import load_run, loading_notes
 from posterity.prediction import DEFAULT_SAMPLES
 from posterity.storage import RunDirectory, merge_json
 from posterity.training import CHECKPOINT_SECONDS, Callback, Training, carry_out, plan
@@ -58,7 +58,7 @@ def execute(
             callbacks=[_Prolong(run, directory)] if prolongs else [],
             progress=progress,
             checkpoint_seconds=checkpoint_seconds,
-            extra=description(run, parts, net),
+            extra=loading_notes(run, parts, net),
         )
         summary = {
             "key": run.key,

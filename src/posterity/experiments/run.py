@@ -46,6 +46,7 @@ else:
     import tomli as tomllib
 
 SCHEMA = 1  # grows when a default changes (tests/experiments/defaults.json holds them together)
+NOTHING = "(none)"  # stands for None in a file: TOML has nothing for it
 STARTED = [name for name, family in POSTERIORS.items() if family.trainable]
 
 
@@ -118,9 +119,9 @@ class Run(Settings):
         return values
 
     def write(self, path: Path) -> None:
-        """As TOML, complete and in the panels' order; what is None is left out."""
-        values = self.model_dump(mode="json", exclude_none=True)
-        ordered = {name: values[name] for names in self.by_panel().values() for name in names if name in values}
+        """As TOML, complete (a later default changes no old run) and in the panels' order."""
+        values = {name: NOTHING if value is None else value for name, value in self.as_dict().items()}
+        ordered = {name: values[name] for names in self.by_panel().values() for name in names}
         write_text(path, tomli_w.dumps({"schema": SCHEMA, **ordered}))
 
     @classmethod
@@ -129,7 +130,7 @@ class Run(Settings):
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
             values.pop("schema", None)
-            return cls(**values)
+            return cls(**{name: None if value == NOTHING else value for name, value in values.items()})
         except FileNotFoundError as error:
             raise UsageError(f"there is no run in {path.parent} (no {path.name})") from error
         except ValidationError as error:

@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -50,7 +51,7 @@ class Trained:
 
     def predict(self, x: ArrayLike | Tensor, samples: int = DEFAULT_SAMPLES, *, seed: int | None = None) -> Prediction:
         """The predictive at raw inputs `x` (n, ...), in the targets' own units."""
-        x = torch.as_tensor(x)
+        x = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x))  # lists keep all their digits
         if x.dim() == 0 or len(x) == 0:
             raise DataError(f"there are no inputs to predict from: their shape is {tuple(x.shape)}")
         if x[0].numel() == prod(self.input_shape):
@@ -65,7 +66,7 @@ class Trained:
         return prediction.rescaled(self.standardisation.y_mean, self.standardisation.y_sd)
 
 
-def description(run: Run, parts: RunData, net: BayesianModule) -> dict[str, Any]:
+def loading_notes(run: Run, parts: RunData, net: BayesianModule) -> dict[str, Any]:
     """What `load_run` needs beside the weights: plain values and tensors for a checkpoint."""
     assert net.likelihood is not None
     path = Path(run.dataset)

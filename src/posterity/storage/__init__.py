@@ -4,7 +4,7 @@ from posterity.storage.atomic import merge_json, read_json, replace_file, write_
 from posterity.storage.checkpoint import Checkpoints, CheckpointWarning
 from posterity.storage.directory import RunDirectory
 from posterity.storage.history import EpochRecord, History, in_short, read_history
-from posterity.storage.network import describe, load, rebuild, save
+from posterity.storage.network import describe, load, network_like, network_state, rebuild, save
 
 __all__ = [
     "CheckpointWarning",
@@ -16,6 +16,8 @@ __all__ = [
     "in_short",
     "load",
     "merge_json",
+    "network_like",
+    "network_state",
     "read_history",
     "read_json",
     "rebuild",

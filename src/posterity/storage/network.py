@@ -57,6 +57,20 @@ def rebuild(description: dict[str, Any], model: nn.Module) -> BayesianModule:
     return BayesianModule(model, layout, posterior, prior, likelihood=likelihood)
 
 
+def network_state(net: BayesianModule) -> dict[str, Any]:
+    """A network as part of a checkpoint: its description and its tensors."""
+    return {"network": describe(net), "net": net.state_dict()}
+
+
+def network_like(net: BayesianModule, state: Mapping[str, Any]) -> BayesianModule:
+    """The network of `network_state` around a copy of the module of `net`; its posterior may be of another family."""
+    copied = copy.deepcopy(net)
+    posterior = state["network"]["posterior"]
+    copied.posterior = POSTERIORS[posterior["kind"]].empty(net.num_weights, **posterior).to(net.posterior.mean)
+    copied.load_state_dict(state["net"])
+    return copied
+
+
 def save(net: BayesianModule, path: str | Path) -> None:
     """Write `net` (posterior, prior, likelihood, deterministic weights, buffers) to `path`, atomically."""
     path = Path(path)

@@ -1,7 +1,8 @@
 """The training loop and what surrounds it."""
 
 from posterity.training.callbacks import Callback
-from posterity.training.fit import CHECKPOINT_SECONDS, FitResult, carry_out, fit
+from posterity.training.carry_out import CHECKPOINT_SECONDS, FitResult, carry_out
+from posterity.training.fit import fit
 from posterity.training.loop import Training
 from posterity.training.plan import Plan, plan
 from posterity.training.range_test import RangeTest, range_test

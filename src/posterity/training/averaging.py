@@ -8,7 +8,6 @@ With validation data the average is scored after each epoch, too: val_average_nl
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable
 from inspect import signature
@@ -17,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from posterity.averaging import AVERAGES, SWA, reestimate_batch_norm
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
-from posterity.posteriors import POSTERIORS
-from posterity.storage import EpochRecord, describe
+from posterity.storage import EpochRecord
 from posterity.training.callbacks import Callback
 from posterity.training.methods import Method
 
@@ -123,19 +121,3 @@ def _refuse(settings: Settings, names: Iterable[str], why: str) -> None:
 
 def _snapshots(number: int) -> str:
     return f"{number} snapshot{'s' if number > 1 else ''}"
-
-
-def averaged_state(averaged: BayesianModule | None) -> dict[str, Any] | None:
-    """What a checkpoint keeps of the averaged network."""
-    return None if averaged is None else {"network": describe(averaged), "net": averaged.state_dict()}
-
-
-def restored_average(net: BayesianModule, state: dict[str, Any] | None) -> BayesianModule | None:
-    """The inverse of `averaged_state`, for the average of `net`'s training."""
-    if state is None:
-        return None
-    averaged = copy.deepcopy(net)
-    description = state["network"]["posterior"]
-    averaged.posterior = POSTERIORS[description["kind"]].empty(net.num_weights, **description).to(net.posterior.mean)
-    averaged.load_state_dict(state["net"])
-    return averaged

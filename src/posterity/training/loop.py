@@ -23,8 +23,7 @@ from posterity.data import Batches
 from posterity.metrics import brief_score
 from posterity.objectives import Loss, MovingBaseline, kl_by_weight, kl_weights, learn_scale, negative_elbo
 from posterity.objectives.baseline import MOVING
-from posterity.storage import EpochRecord, History
-from posterity.training.averaging import averaged_state, restored_average
+from posterity.storage import EpochRecord, History, network_like, network_state
 from posterity.training.callbacks import Callback
 from posterity.training.diagnostics import ADVICE, group_diagnostics, health_warnings, non_finite, signal_to_noise
 from posterity.training.groups import step_groups
@@ -173,7 +172,7 @@ class Training:
             "best": self.best,
             "stopped": self.stopped,
             "callbacks": [callback.state() for callback in self.kept_callbacks()],
-            "averaged": averaged_state(self.averaged),
+            "averaged": self.averaged and network_state(self.averaged),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -195,7 +194,8 @@ class Training:
             self.moving_baseline.restore(state["baseline"])
         for callback, kept in zip(self.kept_callbacks(), state["callbacks"], strict=True):
             callback.restore(kept)
-        self.averaged = restored_average(self.net, state["averaged"]) if self.stopped else None
+        kept = state["averaged"] if self.stopped else None
+        self.averaged = kept and network_like(self.net, kept)
         self._seconds_before = self.history[-1]["seconds"] if self.history else 0.0
         self._began = time.monotonic()
 

@@ -128,13 +128,13 @@ def as_dataset(data: Data, dtype: torch.dtype) -> Dataset:
     return Dataset.from_arrays(*data).to(dtype)
 
 
-def default_likelihood(data: Dataset) -> Likelihood:
-    """The usual likelihood for the data's task."""
+def default_likelihood(data: Dataset, noise: float | str = "learnt") -> Likelihood:
+    """The usual likelihood for the data's task, a regression's with this `noise`."""
     if data.task == "classification":
         return Categorical()
     if data.task == "binary":
         return Bernoulli()
-    return GaussianNoise("learnt", num_targets=data.num_outputs)
+    return GaussianNoise(noise, num_targets=data.num_outputs)
 
 
 def check_fit(net: BayesianModule, likelihood: Likelihood, data: Dataset) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class GroupRecipe:
     """How one group is trained."""
 
     optimizer: str
@@ -33,7 +33,7 @@ class Recipe:
     schedule_options: dict[str, Any]
 
     @classmethod
-    def of(cls, group: str, settings: Settings) -> Recipe:
+    def of(cls, group: str, settings: Settings) -> GroupRecipe:
         """What the settings say of the group `group`."""
         mean_lr = OPTIMIZERS[settings.optimizer].lr if settings.lr is None else settings.lr
         if group != SD:
@@ -79,7 +79,7 @@ class Gradient(Method):
         for name, members in parameters.items():
             if not members:
                 continue
-            recipe = Recipe.of(name, settings)
+            recipe = GroupRecipe.of(name, settings)
             same = (recipe.optimizer, repr(sorted(recipe.options.items())))
             if same in shared:
                 made = shared[same]
@@ -95,7 +95,7 @@ class Gradient(Method):
             built.append(ParameterGroup(name, made, schedule, len(made.param_groups) - 1))
         return built
 
-    def _optimizer(self, recipe: Recipe, members: list[Any], subject: Subject) -> torch.optim.Optimizer:
+    def _optimizer(self, recipe: GroupRecipe, members: list[Any], subject: Subject) -> torch.optim.Optimizer:
         if recipe.options:
             check_optimizer_options(recipe.optimizer, recipe.options)
         given = {"num_data": subject.num_data, "batch_size": subject.batch_size}

@@ -20,9 +20,7 @@ import torch
 from torch import Tensor
 
 from posterity.core.errors import UsageError
-from posterity.core.options import check_options, options_of
 from posterity.objectives.estimate import PATH, TOTAL
-from posterity.optim import build_schedule, construct
 from posterity.optim.ivon import advance, standard_deviation
 from posterity.optim.stepping import check_betas, check_not_negative, check_positive
 from posterity.posteriors import MeanField, rho_of
@@ -61,21 +59,13 @@ class Ivon(WholeMethod):
 
     def groups(self, subject: Subject) -> list[ParameterGroup]:
         """Mean and rho as one group."""
-        settings, posterior = subject.settings, subject.net.posterior
-        assert isinstance(posterior, MeanField)
         given = {
             "prior": subject.prior,
             "sizes": subject.net.layout.sizes,
             "names": subject.net.layout.names,
             "ess": subject.num_data / self.temperature(subject),
         }
-        known = options_of(PosteriorIVON, beside=("self", "params", "lr", *given))
-        check_options(f"optimizer '{self.name}'", settings.optimizer_options, known)
-        parameters, options = [posterior.mean, posterior.rho], {**given, **settings.optimizer_options}
-        made = construct(self.name, PosteriorIVON, parameters, lr=settings.lr, settings=options)
-        name, schedule_options = settings.schedule_of(sd=False)
-        schedule = build_schedule(name, epochs=settings.epochs, **schedule_options)
-        return self.with_deterministic(ParameterGroup("posterior", made, schedule), subject)
+        return self.whole_groups(subject, PosteriorIVON, lr=subject.settings.lr, given=given)
 
     def begin(self, groups: Sequence[ParameterGroup]) -> None:
         """The curvature starts where the network's sd is, or the sd where `hess_init` says."""

@@ -14,9 +14,8 @@ from typing import Any
 from torch.optim import Optimizer
 
 from posterity.core.errors import UsageError
-from posterity.core.options import check_options, options_of
 from posterity.core.randomness import derive
-from posterity.optim import SGLD, build_schedule, construct
+from posterity.optim import SGLD
 from posterity.training.groups import ParameterGroup
 from posterity.training.methods.method import Subject, WholeMethod
 
@@ -55,15 +54,8 @@ class Langevin(WholeMethod):
 
     def groups(self, subject: Subject) -> list[ParameterGroup]:
         """One group for the weight vector."""
-        settings, dynamics = subject.settings, DYNAMICS[self.name]
+        dynamics = DYNAMICS[self.name]
         effective = subject.num_data / self.temperature(subject)
-        lr = 2 * dynamics.drift / effective if settings.lr is None else settings.lr
-        given = {"num_data": effective, "seed": derive(settings.seed, "langevin"), **dynamics.settings}
-        known = options_of(dynamics.make, beside=("self", "params", "lr"))
-        check_options(f"optimizer '{self.name}'", settings.optimizer_options, known)
-        parameters = [p for members in subject.net.posterior.groups().values() for p in members]
-        options = {**given, **settings.optimizer_options}
-        made = construct(self.name, dynamics.make, parameters, lr=lr, settings=options)
-        name, schedule_options = settings.schedule_of(sd=False)
-        schedule = build_schedule(name, epochs=settings.epochs, **schedule_options)
-        return self.with_deterministic(ParameterGroup("posterior", made, schedule), subject)
+        lr = 2 * dynamics.drift / effective if subject.settings.lr is None else subject.settings.lr
+        given = {"num_data": effective, "seed": derive(subject.settings.seed, "langevin"), **dynamics.settings}
+        return self.whole_groups(subject, dynamics.make, lr=lr, given=given)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import nn
+from torch.optim import Optimizer
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
+from posterity.core.options import check_options, options_of
 from posterity.likelihoods import Likelihood
-from posterity.optim import build_optimizer, build_schedule
+from posterity.optim import build_optimizer, build_schedule, construct
 from posterity.priors import Prior
 from posterity.training.groups import DETERMINISTIC, ParameterGroup
 
@@ -106,12 +108,23 @@ class WholeMethod(Method):
             raise UsageError(f"'{self.name}' needs a temperature above 0; at 0 there is nothing to sample")
         return temperature
 
-    def with_deterministic(self, posterior: ParameterGroup, subject: Subject) -> list[ParameterGroup]:
-        """The posterior's group and that of the deterministic weights, if there are any."""
-        if not subject.deterministic:
-            return [posterior]
+    def whole_groups(
+        self, subject: Subject, make: Callable[..., Optimizer], *, lr: float | None, given: Mapping[str, Any]
+    ) -> list[ParameterGroup]:
+        """The posterior in one group, moved by what `make` builds, and the deterministic weights, if there are any.
+
+        `given` are its arguments that are not options; the rest of its signature is `optimizer_options`.
+        """
         settings = subject.settings
-        name, options = settings.schedule_of(sd=False)
-        adam = build_optimizer("adam", [{"params": subject.deterministic}])
-        schedule = build_schedule(name, epochs=settings.epochs, **options)
-        return [posterior, ParameterGroup(DETERMINISTIC, adam, schedule)]
+        known = options_of(make, beside=("self", "params", "lr", *given))
+        check_options(f"optimizer '{self.name}'", settings.optimizer_options, known)
+        parameters = [p for members in subject.net.posterior.groups().values() for p in members]
+        options = {**given, **settings.optimizer_options}
+        optimizers = {"posterior": construct(self.name, make, parameters, lr=lr, settings=options)}
+        if subject.deterministic:
+            optimizers[DETERMINISTIC] = build_optimizer("adam", [{"params": subject.deterministic}])
+        name, course = settings.schedule_of(sd=False)
+        return [
+            ParameterGroup(group, made, build_schedule(name, epochs=settings.epochs, **course))
+            for group, made in optimizers.items()
+        ]
