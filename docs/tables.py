@@ -12,6 +12,7 @@ from posterity.experiments import Run
 from posterity.training import Settings
 
 PLACE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKS, BACKSLASHED = re.compile(r"[*|]"), r"\\\g<0>"  # which a table would read as its own
 
 
 def settings_table() -> str:
@@ -33,7 +34,7 @@ def _table(names: list[str]) -> str:
         for name in shown:
             field = Run.model_fields[name]
             default = "" if field.default in (None, {}, ()) else f"`{field.default}`"
-            lines.append(f"| `{name}` | {default} | {(field.description or '').replace('|', chr(92) + '|')} |")
+            lines.append(f"| `{name}` | {default} | {MARKS.sub(BACKSLASHED, field.description or '')} |")
     return "\n".join(lines) + "\n"
 
 

@@ -6,9 +6,7 @@ import pickle
 
 import pytest
 import torch
-from torch import nn
-
-from optimizers import (
+from optimizer_problems import (
     EVERY,
     NOISY,
     build,
@@ -18,6 +16,8 @@ from optimizers import (
     step,
     value,
 )
+from torch import nn
+
 from posterity.core.errors import UsageError
 from posterity.storage.tree import pack, unpack
 

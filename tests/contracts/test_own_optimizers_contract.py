@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from optimizer_problems import EACH_OF_OURS, METHODS, OURS, RECIPES, build, problem, run, step
 from torch import nn
 
-from optimizers import EACH_OF_OURS, METHODS, OURS, RECIPES, build, problem, run, step
 from posterity.core.errors import UsageError
 from posterity.optim import OPTIMIZERS
 

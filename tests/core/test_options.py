@@ -9,7 +9,7 @@ from posterity.core.options import Option, check_options, options_of
 
 
 def thing(
-    given: object, *, size: int = 3, rate: float | None = None, needed: float, fast: bool = False,
+    given: object, *, size: int = 3, rate: float | None = None, needed: float, count=0, fast: bool = False,
     betas: tuple[float, float] = (0.9, 0.99), widths: Sequence[int] = (), scale: float | str | Callable = "kaiming",
     free=None, **rest: int,
 ) -> None: ...  # fmt: skip
@@ -20,9 +20,10 @@ TAKEN = options_of(thing, beside=("given",))
 
 def test_names_defaults_and_kinds():
     assert options_of(thing, beside=("given",)) == {
-        "size": Option(3, ("number",)),
+        "size": Option(3, ("whole",)),
         "rate": Option(None, ("number",)),
         "needed": Option(None, ("number",)),
+        "count": Option(0, ("number",)),
         "fast": Option(False, ("truth",)),
         "betas": Option((0.9, 0.99), ("numbers",)),
         "widths": Option((), ("numbers",)),
@@ -34,7 +35,7 @@ def test_names_defaults_and_kinds():
 @pytest.mark.parametrize(
     "options",
     [
-        {"size": 2.5}, {"rate": None}, {"rate": 1}, {"fast": True}, {"betas": [0, 1]}, {"widths": ()},
+        {"size": 2}, {"rate": None}, {"rate": 1}, {"count": 0.5}, {"fast": True}, {"betas": [0, 1]}, {"widths": ()},
         {"scale": 0.1}, {"scale": "glorot"}, {"free": object()}, {},
     ],
 )  # fmt: skip
@@ -46,9 +47,10 @@ def test_what_fits(options):
     ("options", "message"),
     [
         ({"sise": 3}, r"unknown option of the thing 'sise'\. Did you mean 'size'"),
-        ({"size": "3"}, "option size of the thing takes a number such as 3, not '3'"),
-        ({"size": True}, "a number such as 3, not True"),
-        ({"size": None}, "a number such as 3, not None"),
+        ({"size": "3"}, "option size of the thing takes a whole number such as 3, not '3'"),
+        ({"size": 2.5}, "takes a whole number such as 3, not 2.5"),
+        ({"size": True}, "a whole number such as 3, not True"),
+        ({"size": None}, "a whole number such as 3, not None"),
         ({"rate": "high"}, "takes a number, not 'high'"),
         ({"fast": 1}, "takes true or false, such as false, not 1"),
         ({"betas": 0.9}, "takes numbers such as 0.9:0.99, not 0.9"),

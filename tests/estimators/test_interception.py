@@ -1,19 +1,15 @@
 """Every weight of every architecture is sampled or mapped by the rule: none is used at its mean."""
 
 import copy
-import sys
-from pathlib import Path
 
 import pytest
 import torch
+from architectures import ARCHITECTURES, Tied, make
 from running import outputs
 from torch import nn
 
 import posterity as pt
 from posterity.estimators import LINEAR_RULES
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bayesian"))
-from architectures import ARCHITECTURES, Tied, make
 
 EVERY = pytest.mark.parametrize("name", ARCHITECTURES)
 EVERY_RULE = pytest.mark.parametrize("rule", LINEAR_RULES)

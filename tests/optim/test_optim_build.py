@@ -78,7 +78,7 @@ def test_options_are_checked_without_building_anything(monkeypatch):
         ("adm", {}, "Did you mean 'adam'"),
         ("adam", {"beta": (0.1, 0.2)}, "Did you mean 'betas'"),
         ("sgd", {"nesterov": 1}, "true or false"),
-        ("adabayes", {"batch_size": "all"}, "takes a number, not 'all'"),
+        ("adabayes", {"batch_size": "all"}, "takes a whole number, not 'all'"),
         ("adam", {"capturable": "yes"}, "true or false, such as false, not 'yes'"),
     ):
         with pytest.raises(UsageError, match=message):

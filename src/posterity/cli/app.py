@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import typer
 
@@ -57,17 +57,36 @@ def _show_warning(message: Any, *_: Any, **__: Any) -> None:
     note(f"warning: {message}")
 
 
+# Typer's refusals of flags, whichever click it comes with.
+REFUSED = cast(type[Exception], next(k for k in typer.BadParameter.__mro__ if k.__name__ == "ClickException"))
+
+
 def main() -> None:
     """Run the command line; errors become one line on stderr and an exit code."""
     warnings.showwarning = _show_warning
     try:
-        app()
+        code = app(prog_name="posterity", standalone_mode=False)
     except PosterityError as error:
         note(f"error: {error}")
-        sys.exit(error.exit_code)
+        code = error.exit_code
+    except REFUSED as error:
+        code = _refuse(error)
     except OSError as error:  # a full disk, a directory that may not be written
         note(f"error: {error}")
-        sys.exit(1)
-    except KeyboardInterrupt:
+        code = 1
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    if code == 130:
         note("interrupted")
-        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(error: Any) -> int:
+    """Say in one line what is wrong with the arguments, and where to look them up; without any, show the help."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        where = "posterity" if context is None else context.command_path
+        note(f"error: {' '.join(error.format_message().split()).rstrip('.')}; see {where} --help")
+    return int(error.exit_code)

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Optional, get_args, get_origin
+from typing import Annotated, Any, Literal, Optional, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
@@ -37,6 +37,8 @@ def run_command(command: Callable[..., None], extra: Extra) -> Callable[..., Non
 
 def configure(given: dict[str, Any], config: Path | None = None) -> Run:
     """The run that flags and a config file describe together."""
+    if config is not None and not config.exists():
+        raise UsageError(f"there is no file {config}")
     try:
         base = Run.read(config).model_dump() if config else {}
     except CorruptFileError as error:  # written by hand: a mistake rather than damage
@@ -70,7 +72,7 @@ def _flags() -> list[inspect.Parameter]:
         for name in names:
             field = Run.model_fields[name]
             default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
-            shown = "" if default in (None, "", {}) else f"; default {default}"
+            shown = "" if default in (None, "", {}) or default is False else f"; default {default}"
             option = typer.Option(
                 f"--{name.replace('_', '-')}",
                 help=f"{field.description}{shown}",
@@ -100,7 +102,7 @@ def _of_numbers(field: FieldInfo) -> bool:
 def _plain(field: FieldInfo) -> type:
     """What typer reads: text, unless it is just a number or a switch."""
     types = _types(field)
-    if str in types or tuple in types or dict in types:
+    if {str, tuple, dict, Literal} & set(types):
         return str
     return next((t for t in (bool, int, float) if t in types), str)
 

@@ -11,7 +11,7 @@ import typer
 from posterity.cli.options import JSON, configure, run_command
 from posterity.cli.output import note, print_json, print_metrics
 from posterity.core.errors import UsageError
-from posterity.experiments import Run, execute
+from posterity.experiments import Record, Run, execute
 from posterity.report import write_figures
 from posterity.training import CHECKPOINT_SECONDS
 
@@ -47,12 +47,13 @@ def train_command(
 
 def _resumed(out: Path, given: dict[str, Any], config: Path | None) -> Run:
     """The run in `out`, perhaps with more epochs."""
-    run = Run.read(out / "config.toml")
-    changed = [f"--{k.replace('_', '-')}" for k, v in given.items() if getattr(run, k) != v and k != "epochs"]
+    before = Record.read(out).run
+    run = Run.of(**{**before.model_dump(), **given})
+    changed = [f"--{name.replace('_', '-')}" for name in run.changed_from(before) if name != "epochs"]
     if changed or config:
         names = ", ".join(changed) or "--config"
         raise UsageError(f"--resume continues the run as it was begun; leave out {names}")
-    return run.model_copy(update={"epochs": given.get("epochs", run.epochs)})
+    return run
 
 
 COMMAND = run_command(

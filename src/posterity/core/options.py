@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 from posterity.core.errors import UsageError, unknown_name
 
 # Kinds of values, as they can be written on a command line or in a file, with the types that stand for them.
-TYPES = {"bool": "truth", "int": "number", "float": "number", "str": "word", "tuple": "numbers", "Sequence": "numbers"}
-SAID = {"truth": "true or false,", "number": "a number", "word": "a word", "numbers": "numbers"}
+TYPES = {"bool": "truth", "int": "whole", "float": "number", "str": "word", "tuple": "numbers", "Sequence": "numbers"}
+SAID = {
+    "truth": "true or false,", "whole": "a whole number", "number": "a number", "word": "a word", "numbers": "numbers"
+}  # fmt: skip
 
 
 class Option(NamedTuple):
@@ -43,8 +45,9 @@ def check_options(owner: str, options: Mapping[str, Any], known: Mapping[str, Op
                 raise UsageError(f"{owner} takes no options, but was given {name}")
             raise unknown_name(f"option of {owner}", name, known)
         default, kinds = known[name]
-        if kinds and _kind(value) not in kinds and not (value is None and default is None):
-            said = " or ".join(SAID[kind] for kind in kinds)
+        kind = "number" if _kind(value) == "whole" and "number" in kinds else _kind(value)
+        if kinds and kind not in kinds and not (value is None and default is None):
+            said = " or ".join(SAID[kind] for kind in kinds if not (kind == "whole" and "number" in kinds))
             such = "" if default is None else f" such as {_written(default)}"
             raise UsageError(f"option {name} of {owner} takes {said}{such}, not {value!r}")
 
@@ -53,7 +56,8 @@ def _kinds(annotation: Any, default: Any) -> tuple[str, ...]:
     outer = re.sub(r"\[.*\]", "", annotation if isinstance(annotation, str) else formatannotation(annotation))
     kinds = [TYPES[word] for word in re.findall(r"\w+", outer) if word in TYPES]
     if default is not None and _kind(default) in SAID:
-        kinds = [_kind(default), *kinds]
+        # A default such as 0 is that of a number unless the annotation says int.
+        kinds = ["number" if _kind(default) == "whole" and "whole" not in kinds else _kind(default), *kinds]
     return tuple(dict.fromkeys(kinds))
 
 
@@ -61,10 +65,10 @@ def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "truth"
     if isinstance(value, (int, float)):
-        return "number"
+        return "whole" if isinstance(value, int) else "number"
     if isinstance(value, str):
         return "word"
-    if isinstance(value, Sequence) and all(_kind(part) == "number" for part in value):
+    if isinstance(value, Sequence) and all(_kind(part) in ("whole", "number") for part in value):
         return "numbers"
     return "other"
 

@@ -17,9 +17,9 @@ from posterity.core.randomness import derive, generator
 from posterity.data import Dataset, Standardisation, Task
 from posterity.experiments.run import Run
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
-from posterity.models import build_model
+from posterity.models import build_model, check_model_options
 from posterity.posteriors import POSTERIORS
-from posterity.priors import PriorRule, build_prior
+from posterity.priors import PriorRule, build_prior, check_prior_options
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,19 @@ def build_likelihood_of(run: Run, dataset: Dataset) -> Likelihood:
 
 def build_module(run: Run, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
     """The run's plain network."""
+    if run.model_options:
+        check_model_options(run.model, run.model_options)
     hidden: dict[str, Any] = {} if run.hidden is None else {"hidden": run.hidden}
-    return build_model(run.model, input_shape, num_outputs, **{**run.model_options, **hidden})
+    if hidden and "hidden" in run.model_options:
+        raise UsageError(f"give hidden ({run.hidden}) or the option of that name among model_options, not both")
+    return build_model(run.model, input_shape, num_outputs, **run.model_options, **hidden)
 
 
 def build_network(run: Run, dataset: Dataset) -> BayesianModule:
     """The run's network with its initial weights, which the seed alone decides."""
     _refuse_idle(run, dataset.task)
+    if run.posterior_options:
+        POSTERIORS[run.posterior].check_start(run.posterior_options)
     likelihood = build_likelihood_of(run, dataset)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(run.seed, "initial weights"))
@@ -89,6 +95,8 @@ def build_network(run: Run, dataset: Dataset) -> BayesianModule:
 def _prior(run: Run) -> PriorRule | None:
     """The run's prior; none where a penalty brings its own."""
     if run.penalty is None:
+        if run.prior_options:
+            check_prior_options(run.prior, run.prior_options)
         return build_prior(run.prior, scale=run.prior_scale, mean=run.prior_mean, **run.prior_options)
     own = ("prior", "prior_scale", "prior_mean", "prior_options", "learn_prior")
     chosen = [name for name in own if not run.is_default(name)]

@@ -38,10 +38,12 @@ def execute(
     """
     place = RunDirectory(folder, resume=resume, overwrite=overwrite)
     place.resume = resume and place.config.exists()
+    prolongs = False
     if place.resume:
         before = Record.read(folder)
         _refuse_change(before.run, run)
-        if before.run == run and before.was_evaluated(samples, ood):
+        prolongs = before.run.key != run.key
+        if not prolongs and before.was_evaluated(samples, ood):
             return before
     parts = build_data(run)
     net = build_network(run, parts.train)
@@ -53,7 +55,7 @@ def execute(
             net,
             planned,
             directory,
-            callbacks=[_Prolong(run, directory)] if directory.resume else [],
+            callbacks=[_Prolong(run, directory)] if prolongs else [],
             progress=progress,
             checkpoint_seconds=checkpoint_seconds,
             extra=description(run, parts, net),
@@ -68,6 +70,7 @@ def execute(
             "threads": torch.get_num_threads(),
             "last": result.history[-1],
         }
+        directory.confirm()
         found = evaluate(load_run(folder), samples=samples, seed=run.seed, ood=ood)
         directory.confirm()
         _store(directory, summary, found, samples=samples, seed=run.seed)
@@ -78,8 +81,10 @@ def evaluate_run(
     folder: str | Path, *, samples: int = DEFAULT_SAMPLES, seed: int = 0, ood: Sequence[str] = ()
 ) -> Record:
     """Evaluate the run in `folder`, as it stands, and store numbers and predictions there."""
-    found = evaluate(load_run(folder), samples=samples, seed=seed, ood=ood)
-    _store(RunDirectory(folder), {}, found, samples=samples, seed=seed)
+    trained = load_run(folder)
+    found = evaluate(trained, samples=samples, seed=seed, ood=ood)
+    unfinished = {} if trained.finished else {"stopped": ""}  # whatever it was when its last checkpoint was whole
+    _store(RunDirectory(folder), unfinished, found, samples=samples, seed=seed)
     return Record.read(folder)
 
 

@@ -55,10 +55,11 @@ def read_stored(path: Path) -> Stored:
 def write_predictions(path: Path, prediction: Prediction) -> None:
     """Write `prediction` to `path`, atomically; the ending decides the format."""
     writers = {".csv": _write_csv, ".npz": _write_npz}
-    if path.suffix not in writers:
+    suffix = path.suffix.lower()
+    if suffix not in writers:
         raise UsageError(f"predictions are written as .csv or .npz, not '{path.name}'")
     try:
-        replace_file(path, lambda partial: writers[path.suffix](partial, prediction))
+        replace_file(path, lambda partial: writers[suffix](partial, prediction))
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
@@ -67,7 +68,8 @@ def _write_npz(path: Path, prediction: Prediction) -> None:
     contents: dict[str, Any] = {name: tensor.numpy() for name, tensor in prediction.columns().items()}
     if prediction.samples is not None:
         contents["samples"] = prediction.samples.numpy()
-    np.savez_compressed(path, **contents)
+    with path.open("wb") as file:  # to a path with another ending, .NPZ say, numpy would add its own
+        np.savez_compressed(file, **contents)
 
 
 def _write_csv(path: Path, prediction: Prediction) -> None:
@@ -86,9 +88,16 @@ def _write_csv(path: Path, prediction: Prediction) -> None:
         columns = {name: getattr(prediction, name) for name in ("label", "confidence", "aleatoric", "epistemic")}
         columns["p"] = prediction.mean
         names = [*list(columns)[:-1], *(f"p_{k}" for k in range(prediction.mean.shape[1]))]
-    table = [column.reshape(len(prediction), -1).tolist() for column in columns.values()]
+    table = [_written(column.reshape(len(prediction), -1)) for column in columns.values()]
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(names)
         for cells in zip(*table, strict=True):
-            writer.writerow([f"{v:.10g}" if isinstance(v, float) else v for cell in cells for v in cell])
+            writer.writerow([v for cell in cells for v in cell])
+
+
+def _written(column: Tensor) -> list[list[Any]]:
+    """The numbers of a column (n, k) with the digits that they have: all of a double's, 1e9 +- 4 needs them."""
+    if column.dtype == torch.float64 or not column.is_floating_point():
+        return column.tolist()  # the shortest text that gives a number again
+    return [[f"{value:.10g}" for value in row] for row in column.tolist()]

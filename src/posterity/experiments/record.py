@@ -32,12 +32,13 @@ class Record:
     def finished(self) -> bool:
         """Whether the training has come to its end and was evaluated."""
         whole = bool(self.summary.get("stopped")) and "evaluation" in self.summary
-        return whole and bool(self.summary["key"] == self.run.key)  # or it is being prolonged
+        return whole and bool(self.summary.get("key") == self.run.key)  # or it is being prolonged
 
     def was_evaluated(self, samples: int, ood: Iterable[str]) -> bool:
-        """Whether it is finished, and was evaluated with as many weight samples, on these data sets at least."""
-        evaluated = self.finished and bool(self.evaluation["samples"] == samples)
-        return evaluated and set(ood) <= self.evaluation.get("ood", {}).keys()
+        """Whether it is finished, and was evaluated with its seed, these samples, on these data sets at least."""
+        found = self.evaluation
+        evaluated = self.finished and (found["samples"], found["seed"]) == (samples, self.run.seed)
+        return evaluated and set(ood) <= found.get("ood", {}).keys()
 
     @property
     def evaluation(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -78,7 +79,7 @@ class Run(Settings):
     prior_scale: Annotated[float | str, number_or("prior scale", SCALES)] = setting(
         "kaiming", PRIOR, f"its sd: a number, {', '.join(SCALES)}; that of a mixture's wide part"
     )
-    prior_mean: float | Literal["pretrained"] = setting(
+    prior_mean: Annotated[float | str, number_or("prior mean", ("pretrained",), least=-math.inf)] = setting(
         0.0, PRIOR, "its mean: a number, or pretrained: the first values of the means"
     )
     prior_options: Options = setting(
@@ -103,10 +104,18 @@ class Run(Settings):
     @property
     def key(self) -> str:
         """A hash of what differs from the defaults."""
-        values = self.as_dict()
-        different = {name: value for name, value in values.items() if not self.is_default(name)}
+        different = {name: value for name, value in self._identity().items() if not self.is_default(name)}
         text = json.dumps({"schema": SCHEMA, **different}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _identity(self) -> dict[str, Any]:
+        """Plain values, equal in writing where they are equal: 1 and 1.0 among options are. Patterns have an order."""
+        values = self.as_dict()
+        for name, value in values.items():
+            if isinstance(value, dict):
+                numbers = {k: float(v) if type(v) is int else v for k, v in value.items()}
+                values[name] = list(numbers.items()) if name == "penalty_factors" else numbers
+        return values
 
     def write(self, path: Path) -> None:
         """As TOML, complete and in the panels' order; what is None is left out."""
@@ -130,5 +139,5 @@ class Run(Settings):
 
     def changed_from(self, other: Run) -> dict[str, tuple[Any, Any]]:
         """By field, the other's value and this one's, where they differ."""
-        names = type(self).model_fields
-        return {n: (getattr(other, n), getattr(self, n)) for n in names if getattr(other, n) != getattr(self, n)}
+        ours, theirs = self._identity(), other._identity()
+        return {name: (getattr(other, name), getattr(self, name)) for name in ours if ours[name] != theirs[name]}

@@ -8,6 +8,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from posterity.bayesian import BayesianModule
@@ -46,8 +48,11 @@ class Trained:
         average = {} if self.averaged is None else {"average": self.average()}
         return {"last": replace(self, averaged=None), **average}
 
-    def predict(self, x: Tensor, samples: int = DEFAULT_SAMPLES, *, seed: int | None = None) -> Prediction:
-        """The predictive at raw inputs `x`, in the targets' own units."""
+    def predict(self, x: ArrayLike | Tensor, samples: int = DEFAULT_SAMPLES, *, seed: int | None = None) -> Prediction:
+        """The predictive at raw inputs `x` (n, ...), in the targets' own units."""
+        x = torch.as_tensor(x)
+        if x.dim() == 0 or len(x) == 0:
+            raise DataError(f"there are no inputs to predict from: their shape is {tuple(x.shape)}")
         if x[0].numel() == prod(self.input_shape):
             x = x.reshape(-1, *self.input_shape)  # images as rows of a table, or without a channel
         if tuple(x.shape[1:]) != self.input_shape:

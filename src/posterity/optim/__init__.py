@@ -13,7 +13,15 @@ from posterity.optim.build import (
 from posterity.optim.ivon import IVON
 from posterity.optim.rates import effective_rates
 from posterity.optim.regions import robust_rates, stable_rate
-from posterity.optim.schedules import SCHEDULES, Constant, Cosine, Schedule, Step, build_schedule
+from posterity.optim.schedules import (
+    SCHEDULES,
+    Constant,
+    Cosine,
+    Schedule,
+    Step,
+    build_schedule,
+    check_schedule_options,
+)
 from posterity.optim.sgld import SGLD, SampleCollector
 from posterity.optim.yellowfin import YellowFin
 
@@ -36,6 +44,7 @@ __all__ = [
     "build_optimizer",
     "build_schedule",
     "check_optimizer_options",
+    "check_schedule_options",
     "construct",
     "effective_rates",
     "optimizer_options",

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from posterity.core.errors import UsageError, unknown_name
 from posterity.core.options import Option, check_options, options_of
@@ -31,6 +31,8 @@ from posterity.core.options import Option, check_options, options_of
 
 class Schedule:
     """A factor on the base rate."""
+
+    watches: ClassVar[bool] = False  # whether it follows a metric, which then may be another for each group
 
     def factor(self, progress: float) -> float:
         """The factor when a share `progress` of all steps is done."""
@@ -151,6 +153,8 @@ class Plateau(Schedule):
     Better is by `threshold` times the best so far, whose sign does not matter (PyTorch's does).
     """
 
+    watches = True
+
     metric: str = "nll"
     patience: int = 3
     drop: float = 0.5
@@ -262,16 +266,21 @@ SCHEDULES: dict[str, type[Schedule]] = {
 RHYTHM = {"warmup": Option(0.0, ("number",)), "by": Option("step", ("word",))}
 
 
+def check_schedule_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an unknown schedule, and options that it does not take or that are of another kind than it takes."""
+    if name not in SCHEDULES:
+        raise unknown_name("schedule", name, SCHEDULES)
+    if options:
+        check_options(f"schedule '{name}'", options, {**options_of(SCHEDULES[name]), **RHYTHM})
+
+
 def build_schedule(name: str, *, epochs: int | None = None, **options: Any) -> Schedule:
     """A schedule by its name.
 
     Beside the schedule's own `options` (its fields) there are `warmup`, the share of the training in which the rate is
     ramped up, and `by`: "step" or "epoch", for which the number of `epochs` must be known.
     """
-    if name not in SCHEDULES:
-        raise unknown_name("schedule", name, SCHEDULES)
-    if options:
-        check_options(f"schedule '{name}'", options, {**options_of(SCHEDULES[name]), **RHYTHM})
+    check_schedule_options(name, options)
     warmup, by = (options.pop(key, option.default) for key, option in RHYTHM.items())
     schedule = SCHEDULES[name](**options)
     if warmup:

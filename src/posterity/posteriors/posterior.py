@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
-from posterity.core.errors import UsageError, unknown_name
+from posterity.core.errors import UsageError
+from posterity.core.options import Option, check_options, options_of
 
 
 class PriorLike(Protocol):
@@ -43,17 +43,23 @@ class Posterior(nn.Module, ABC):
 
         What must be random comes from `seed`. The `options` are the family's own (`start_options`).
         """
-        known = cls.start_options()
-        for name in options:
-            if name not in known:
-                raise unknown_name(f"option of a {cls.kind} posterior", name, known or ["none"])
+        if options:
+            cls.check_start(options)
         return cls._start(mean, sd, layers=layers, seed=seed, **options)
+
+    @classmethod
+    def check_start(cls, options: Mapping[str, Any]) -> None:
+        """Refuse options that `start` does not take for this family, or that are of another kind than it takes."""
+        check_options(f"a {cls.kind} posterior", options, cls._options())
 
     @classmethod
     def start_options(cls) -> dict[str, Any]:
         """Names and defaults of the options that `start` takes for this family."""
-        parameters = inspect.signature(cls._start).parameters.values()
-        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in ("layers", "seed")}
+        return {name: option.default for name, option in cls._options().items()}
+
+    @classmethod
+    def _options(cls) -> dict[str, Option]:
+        return options_of(cls._start, beside=("mean", "sd", "layers", "seed"))
 
     @classmethod
     @abstractmethod

@@ -10,6 +10,7 @@ figures/
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ from posterity.storage.lock import FileLock
 CONFIG, HISTORY, CHECKPOINT, SUMMARY = "config.toml", "history.jsonl", "checkpoint", "summary.json"
 PREDICTIONS, FIGURES = "predictions.npz", "figures"
 LOCK = ".lock"
+BEGUN = re.compile(r"\.config\.\d+\.toml")  # what a process leaves that is killed while it writes its first file
 
 
 class RunDirectory:
@@ -82,7 +84,8 @@ class RunDirectory:
                 shutil.rmtree(folder)
 
     def _refuse_used(self) -> None:
-        present = [p.name for p in self.path.iterdir() if p.name != LOCK] if self.path.is_dir() else []
+        names = [p.name for p in self.path.iterdir()] if self.path.is_dir() else []
+        present = [name for name in names if name != LOCK and not BEGUN.fullmatch(name)]
         if present and not (self.resume or self.overwrite):
             raise UsageError(
                 f"{self.path} is not empty; continue that run with --resume, start it anew with --overwrite, "

@@ -195,7 +195,7 @@ class Training:
             self.moving_baseline.restore(state["baseline"])
         for callback, kept in zip(self.kept_callbacks(), state["callbacks"], strict=True):
             callback.restore(kept)
-        self.averaged = restored_average(self.net, state["averaged"])
+        self.averaged = restored_average(self.net, state["averaged"]) if self.stopped else None
         self._seconds_before = self.history[-1]["seconds"] if self.history else 0.0
         self._began = time.monotonic()
 
@@ -208,7 +208,7 @@ class Training:
         for parameter in self.net.posterior.parameters():
             bad = (~parameter.detach().isfinite()).nonzero()
             if len(bad):
-                place = self.net.layout.weight_at(int(bad[0, -1]))
+                place = self.net.layout.weight_at(self.net.posterior.weight_index(parameter, int(bad[0, -1])))
                 raise NonFiniteError(f"step {self.step}: it made weights of {place} NaN or infinite. {ADVICE}")
 
     def _check_and_clip(self, loss: Loss) -> None:

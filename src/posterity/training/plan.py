@@ -25,6 +25,7 @@ from posterity.estimators import SAMPLE
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.objectives import check_estimate, check_learnable
 from posterity.objectives.estimate import kind_of
+from posterity.optim import check_schedule_options
 from posterity.priors import FlatPenalty, FromPenalty, Gaussian, Prior
 from posterity.training.averaging import OF_AVERAGES, Averaging
 from posterity.training.groups import ParameterGroup
@@ -99,6 +100,9 @@ def plan(
     num_data = len(train)
     subject = Subject(net, prior, likelihood, settings, num_data, min(settings.batch_size, num_data))
     method.refuse(subject)
+    if settings.schedule_options or settings.schedule_sd_options:
+        for sd in (False, True):
+            check_schedule_options(*settings.schedule_of(sd=sd))
     return Plan(
         settings,
         subject,

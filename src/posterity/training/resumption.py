@@ -3,6 +3,7 @@
 What was not known when the checkpoint was written has its default: a setting that was added since does not stop a run.
 The number of epochs may have grown. The schedules are functions of the share of the training that is done, and so are
 stretched: the rate goes on where the longer course has it, which for a cosine that had ended at 0 is up again.
+The start of an average is stretched, too; the snapshots that it has stay in it.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ def check_resumable(plan: Plan, state: Mapping[str, Any], *, num_callbacks: int)
                 f"a run resumes only with the network it began with; its {part} was "
                 f"{_difference(theirs.get(part), ours[part])}"
             )
+    if plan.settings.epochs > state["settings"]["epochs"]:
+        _announce(plan.settings.epochs, state)
 
 
 def _check_settings(settings: Settings, state: Mapping[str, Any]) -> None:
@@ -66,11 +69,13 @@ def _check_settings(settings: Settings, state: Mapping[str, Any]) -> None:
         changed.append(f"epochs was {before}, now {now}")
     if changed:
         raise UsageError("a run resumes only with the settings it began with: " + "; ".join(changed))
-    if now == before:
-        return
-    if state["stopped"] not in ("", "epochs"):
+    if now > before and state["stopped"] not in ("", "epochs"):
         raise UsageError(f"the run has stopped ({state['stopped']}): more epochs do not change that")
-    done = state["batches"]["epoch"]
+
+
+def _announce(now: int, state: Mapping[str, Any]) -> None:
+    """Say what more epochs do to the run."""
+    before, done = state["settings"]["epochs"], state["batches"]["epoch"]
     best = (
         " It goes on from the best weights, which were restored at its end."
         if state["best"] and state["stopped"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posterity.core.errors import UsageError
-from posterity.optim import OPTIMIZERS, build_optimizer, build_schedule
+from posterity.optim import OPTIMIZERS, SCHEDULES, build_optimizer, build_schedule, check_optimizer_options
 from posterity.training.groups import DETERMINISTIC, SD, ParameterGroup
 from posterity.training.methods.method import OF_SDS, Method, Subject
 
@@ -89,13 +89,15 @@ class Gradient(Method):
             if OPTIMIZERS[recipe.optimizer].joint:
                 shared[same] = made
             options = recipe.schedule_options
-            if recipe.schedule == "plateau":  # each group by what it can change
+            if SCHEDULES[recipe.schedule].watches:  # each group what it can change
                 options = {"metric": "kl" if name == SD else "nll", **options}
             schedule = build_schedule(recipe.schedule, epochs=settings.epochs, **options)
             built.append(ParameterGroup(name, made, schedule, len(made.param_groups) - 1))
         return built
 
     def _optimizer(self, recipe: Recipe, members: list[Any], subject: Subject) -> torch.optim.Optimizer:
+        if recipe.options:
+            check_optimizer_options(recipe.optimizer, recipe.options)
         given = {"num_data": subject.num_data, "batch_size": subject.batch_size}
         needed = {k: given[k] for k in OPTIMIZERS[recipe.optimizer].needs if k not in recipe.options}
         made = build_optimizer(recipe.optimizer, [{"params": members}], lr=recipe.lr, **needed, **recipe.options)

@@ -1,4 +1,3 @@
-import json
 import math
 import os
 import struct
@@ -18,7 +17,6 @@ from posterity.report import (
     save,
     training_curves,
     tuning_curves,
-    write_training_figure,
 )
 
 
@@ -60,16 +58,6 @@ def test_training_curves_show_the_average_and_say_what_they_are_of():
     assert lines(nll)["average"] == ([2], [2.2])
     assert lines(rmse)["average"] == ([2], [0.55])
     labels = [axes.get_ylabel() for axes in training_curves(history, standardised=True, point=True).axes]
-    assert labels == ["nll per standardised datum (nats)", "-log prior, all weights (nats)", "rmse (standardised)"]
-
-
-def test_a_runs_figure_is_labelled_by_its_task_and_posterior(cli, monkeypatch, tmp_path):
-    seen = []
-    monkeypatch.setattr("posterity.report.run_figures.save", lambda figure, place: seen.append(figure))
-    common = ("train", "--dataset", "gap", "--model", "mlp", "--hidden", "8", "--epochs", "1", "--quiet")
-    outcome = cli(*common, "--posterior", "point", "--out", tmp_path / "run")
-    assert outcome.code == 0, outcome.err
-    labels = [axes.get_ylabel() for axes in seen[0].axes]
     assert labels == ["nll per standardised datum (nats)", "-log prior, all weights (nats)", "rmse (standardised)"]
 
 
@@ -191,15 +179,3 @@ def test_tuning_curves_show_what_yellowfin_measured():
     assert drawn == {k: ([1, 2, 3], [record[k] for record in history]) for k in TUNED}
     with pytest.raises(UsageError, match="history"):
         tuning_curves([])
-
-
-def test_a_run_with_yellowfin_gets_its_figure(tmp_path):
-    records = [{"epoch": 1, "nll": 1.0, "groups": {"mean": {"lr": 1.0}, "sd": {"lr": 1.0}}}]
-    (tmp_path / "history.jsonl").write_text(json.dumps(records[0]) + "\n")
-    write_training_figure(tmp_path)
-    assert sorted(p.name for p in (tmp_path / "figures").iterdir()) == ["training.png"]
-    records[0]["groups"]["mean"]["yellowfin"] = records[0]["groups"]["sd"]["yellowfin"] = TUNED
-    (tmp_path / "history.jsonl").write_text(json.dumps(records[0]) + "\n")
-    write_training_figure(tmp_path)
-    names = sorted(p.name for p in (tmp_path / "figures").iterdir())
-    assert names == ["training.png", "yellowfin-sd.png", "yellowfin.png"]

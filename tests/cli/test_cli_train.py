@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from posterity import data
-from posterity.experiments import Run
+from posterity.experiments import Record, Run
 
 CLASS_METRICS = {
     "accuracy", "nll", "expected_nll", "ece", "brier", "confidence", "entropy", "aleatoric", "epistemic",
@@ -119,40 +119,40 @@ def test_a_config_replays_a_run(train, cli, tmp_path, checkpoint_bytes, records)
     assert checkpoint_bytes(tmp_path / "other") != checkpoint_bytes(tmp_path / "first")
 
 
-def test_resume_takes_no_other_settings(train, cli):
-    assert train("run").code == 0
-    assert train("run", "--resume").code == 0  # the same ones again are fine
+def test_resume_takes_the_same_settings_and_no_others(train, cli, tmp_path, monkeypatch):
+    monkeypatch.setattr("posterity.cli.train.write_figures", lambda record: [])  # slow, and not looked at here
+    np.savez(tmp_path / "d.npz", x=np.random.default_rng(0).normal(size=(60, 3)), y=np.arange(60) % 2)
+    options = (
+        "--dataset", "./d.npz", "--hidden", "8", "--prior-scale", 1, "--optimizer-options", "betas=0.8:0.9,eps=1e-6",
+        "--deterministic", "3.*", "--temperature", "per-weight", "--penalty-factor", 1,
+    )  # fmt: skip
+    assert train("run", *options).code == 0
+    config = (tmp_path / "run" / "config.toml").read_bytes()
+    for again in (options, (*options, "--optimizer-options", "eps=1e-6,betas=0.8:0.9"), options[:2]):
+        assert cli("train", "--out", "run", "--resume", "--quiet", *again).code == 0
+    for flag, other in (
+        ("--lr", 0.5), ("--hidden", 9), ("--dataset", "digits"), ("--optimizer-options", "eps=1e-6"),
+        ("--temperature", 0.1), ("--seed", 1), ("--deterministic", "1.*"), ("--posterior", "tied"),
+    ):  # fmt: skip
+        refused = cli("train", "--out", "run", "--resume", flag, other)
+        one_line(refused, 2, f"leave out {flag}\n")
     one_line(cli("train", "--out", "run", "--resume", "--lr", "0.5", "--hidden", "9"), 2, "--lr", "--hidden")
     one_line(cli("train", "--out", "run", "--resume", "--config", "run/config.toml"), 2, "--config")
+    one_line(cli("train", "--out", "run", "--resume", "--epochs", 0), 2, "epochs")
+    one_line(cli("train", "--out", "run", "--resume", "--overwrite"), 2, "not both")
+    assert (tmp_path / "run" / "config.toml").read_bytes() == config
 
 
-def test_predict_mistakes(train, cli, tmp_path):
-    assert train("run").code == 0
-    good = np.zeros((3, 64), dtype=np.float32)
-    np.savez(tmp_path / "good.npz", x=good)
-    np.savez(tmp_path / "wide.npz", x=np.zeros((3, 65)))
-    np.savez(tmp_path / "nan.npz", x=np.where(np.arange(64) == 7, np.nan, good))
-    np.savez(tmp_path / "none.npz", x=np.zeros((0, 64)))
-    np.savez(tmp_path / "text.npz", x=np.array(["a"]))
-    np.savez(tmp_path / "object.npz", x=np.array([{}], dtype=object))
-    (tmp_path / "empty.csv").write_text("")
-    (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 no archive")
-    (tmp_path / "gap.csv").write_text("a,b\n1,\n")
-    for source, code, part in (
-        ("wide.npz", 2, "(65,)"), ("nan.npz", 2, "NaN"), ("none.npz", 2, "no data"), ("text.npz", 2, "numbers"),
-        ("nosuch.npz", 2, "nosuch.npz"), ("empty.csv", 2, "empty"), ("gap.csv", 2, "'b'"), ("good.txt", 2, "good.txt"),
-        ("broken.npz", 4, "broken.npz"), ("object.npz", 4, "object.npz"), (".", 2, "."),
-    ):  # fmt: skip
-        one_line(cli("predict", "run", source, "--out", "out.csv"), code, part)
-        assert not (tmp_path / "out.csv").exists()
-    one_line(cli("predict", "run", "good.npz", "--out", "nosuch/out.csv"), 2, "nosuch/out.csv")
-    one_line(cli("predict", "run", "good.npz", "--out", "out.txt"), 2, ".csv or .npz")
-    (tmp_path / "folder.csv").mkdir()
-    one_line(cli("predict", "run", "good.npz", "--out", "folder.csv"), 2, "folder.csv")
-    one_line(cli("predict", "nosuch", "good.npz", "--out", "out.csv"), 2, "nosuch")
-    one_line(cli("evaluate", "nosuch"), 2, "there is no run")
-    one_line(cli("evaluate", "run", "--ood", "gap"), 2, "gap")
-    one_line(cli("evaluate", "run", "--ood", "nois"), 2, "nois")
+@pytest.mark.filterwarnings("default::posterity.training.ProlongedWarning")
+def test_a_run_is_prolonged_with_a_word_on_what_that_does(train, cli, tmp_path):
+    assert train("run", epochs=2).code == 0
+    done = cli("train", "--out", "run", "--resume", "--epochs", 4, "--quiet", "--json")
+    assert done.code == 0
+    assert "warning: prolonged from 2 to 4 epochs, of which 2 are done" in done.err
+    record = Record.read("run")
+    assert (record.run.epochs, len(record.history), record.finished) == (4, 4, True)
+    assert done.json["key"] == record.run.key == record.summary["key"]
+    one_line(cli("train", "--out", "run", "--resume", "--epochs", 3), 2, "epochs is 4 there, 3 here")
 
 
 def test_the_binary_task(cli, tmp_path):
@@ -164,11 +164,3 @@ def test_the_binary_task(cli, tmp_path):
     assert cli("predict", "run", "x.csv", "--out", "p.csv").code == 0
     rows = read_csv(tmp_path / "p.csv")
     assert rows[0]["p_0"] + rows[0]["p_1"] == pytest.approx(1, abs=1e-5)
-
-
-def test_demo(cli, tmp_path):
-    done = cli("demo", "--out", "demo", "--epochs", 1, "--samples", 2, "--json")
-    assert done.code == 0, done.err
-    assert done.json.keys() == {"Bayesian", "frequentist"}
-    assert done.json["frequentist"]["test"]["epistemic"] == pytest.approx(0, abs=1e-6)
-    assert (tmp_path / "demo" / "figures" / "reliability.png").stat().st_size > 1000

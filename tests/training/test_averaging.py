@@ -165,9 +165,12 @@ def test_with_patience_the_average_is_that_of_the_trajectory(go):
     [
         ({"average": "ema"}, "unknown average 'ema'.*hwa, samples, swa"),
         ({"average": "hwa", "covariance": "full"}, "unknown covariance 'full'"),
-        ({"average": "hwa", "average_start": 1.0}, "average_start is a share .* not 1.0"),
-        ({"average": "hwa", "average_every": 0}, "average_every must be positive"),
-        ({"average": "hwa", "average_rank": 1}, "rank must be at least 2, not 1"),
+        (
+            {"average": "hwa", "average_start": 1.0},
+            r"average_start: .*less than 1, a share of the training .*\(given: 1.0\)",
+        ),
+        ({"average": "hwa", "average_every": 0}, r"average_every: .*greater than or equal to 1 \(given: 0\)"),
+        ({"average": "hwa", "average_rank": 1}, r"average_rank: .*greater than or equal to 2 \(given: 1\)"),
         (
             {"average": "swa", "average_every": 13},
             "at least 1 snapshot; of this training's 12 steps 0 come after step 6",

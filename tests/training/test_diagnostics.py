@@ -1,10 +1,9 @@
-"""What an epoch's record warns of, and what it does not."""
+"""What an epoch's record says of the weights' health, what it warns of, and what it does not."""
 
 import math
 
 import pytest
 import torch
-from test_training_groups import data, network
 from torch import nn
 
 import posterity as pt
@@ -12,17 +11,17 @@ from posterity.data import Dataset
 from posterity.training.diagnostics import constant_score
 
 
-def test_collapse_and_a_dwarfing_kl_are_warned_of():
+def test_collapse_and_a_dwarfing_kl_are_warned_of(curve, curve_net):
     net = pt.bayesian(nn.Linear(1, 1), prior=pt.Gaussian(1.0), seed=0)
     with torch.no_grad():
         net.posterior.mean.zero_()
         net.posterior.rho.fill_(math.log(math.e - 1))  # softplus = 1: the prior itself
-    record = pt.fit(net, data(), epochs=1, lr=1e-9).history[-1]
+    record = pt.fit(net, curve, epochs=1, lr=1e-9).history[-1]
     assert any("collapsed to the prior" in warning for warning in record["warnings"])
-    wrong = Dataset(data().x, -data().y, "regression")  # what the initial weights are the worst for
-    record = pt.fit(network(prior=pt.Gaussian(1e-3)), wrong, epochs=1, lr=1e-9).history[-1]
+    wrong = Dataset(curve.x, -curve.y, "regression")  # what the initial weights are the worst for
+    record = pt.fit(curve_net(prior=pt.Gaussian(1e-3)), wrong, epochs=1, lr=1e-9).history[-1]
     assert any("dwarfs the nll" in warning for warning in record["warnings"])
-    record = pt.fit(network(), data(), epochs=1, temperature=1e-3).history[-1]
+    record = pt.fit(curve_net(), curve, epochs=1, temperature=1e-3).history[-1]
     assert record["warnings"] == []
 
 
@@ -57,3 +56,30 @@ def test_the_best_constant_answer():
     targets = torch.tensor([[0.0, 1.0], [2.0, 1.0], [4.0, 4.0]])
     expected = targets.double().var(0, correction=0).mean().item()
     assert constant_score(Dataset(torch.zeros(3, 1), targets, "regression")) == pytest.approx(expected)
+
+
+def test_diagnostics_are_recorded(curve, curve_net):
+    net = curve_net()
+    record = pt.fit(net, curve, epochs=1, batch_size=40, optimizer="adam", schedule="constant").history[-1]
+    assert set(record["groups"]) == {"mean", "sd", "deterministic"}  # the learnt noise is deterministic
+    assert record["groups"]["mean"]["gradient_norm"] > 0
+    low, middle, high = record["groups"]["mean"]["effective_rate"]
+    assert 0 < low <= middle <= high
+    snr = (net.posterior.mean.abs() / net.posterior.sd).detach()
+    expected = torch.quantile(snr, torch.tensor([0.1, 0.5, 0.9])).tolist()
+    assert record["snr"] == pytest.approx(expected, rel=1e-4)
+    assert math.fsum(record["kl_by_layer"].values()) == pytest.approx(record["kl"], rel=1e-5)
+
+
+def test_first_adam_step_has_the_effective_rate_of_its_gradient(curve, curve_net):
+    """After one step <g^2> = g^2, so that the effective rate is lr / (|g| + eps)."""
+    gradients = []
+
+    class Keep(pt.Callback):
+        def on_step(self, training, loss):
+            gradients.append(training.net.posterior.mean.grad.clone())
+
+    result = pt.fit(curve_net(), curve, epochs=1, batch_size=40, lr=0.01, schedule="constant", callbacks=[Keep()])
+    rates = 0.01 / (gradients[0].abs() + 1e-8)
+    expected = torch.quantile(rates, torch.tensor([0.1, 0.5, 0.9])).tolist()
+    assert result.history[-1]["groups"]["mean"]["effective_rate"] == pytest.approx(expected, rel=1e-3)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
 from posterity import data
 from posterity.core.errors import DataError, UsageError
-from posterity.experiments import Run, evaluate, load_run, predict_inputs, train_run
+from posterity.experiments import Run, evaluate, execute, load_run
 from posterity.likelihoods import ClassPrediction, RealPrediction
 from posterity.metrics import brief_score, score
 
@@ -22,8 +21,12 @@ def runs(tmp_path_factory):
     """Trained runs by data set."""
     folder = tmp_path_factory.mktemp("runs")
     for name in ("digits", "diabetes"):
-        train_run(Run(dataset=name, **TINY), folder / name)
+        execute(Run(dataset=name, **TINY), folder / name, samples=2)
     return {name: load_run(folder / name) for name in ("digits", "diabetes")}
+
+
+def of_last(trained, **options):
+    return evaluate(trained, samples=4, **options)["last"]
 
 
 def test_own_units_by_hand(runs):
@@ -70,7 +73,7 @@ def test_scores_by_hand():
 
 
 def test_regression_keys(runs):
-    found = evaluate(runs["diabetes"], samples=4)
+    found = of_last(runs["diabetes"])
     assert found.test.keys() == {
         "rmse", "log_likelihood", "expected_log_likelihood", "crps", "coverage_90", "coverage_95", "aleatoric",
         "epistemic",
@@ -82,7 +85,7 @@ def test_regression_keys(runs):
 
 
 def test_shifted_data(runs):
-    found = evaluate(runs["digits"], samples=4, ood=["noise", "digits"])
+    found = of_last(runs["digits"], ood=["noise", "digits"])
     assert list(found.shifted) == ["noise", "digits"]
     for metrics in found.shifted.values():
         assert all(0 <= value <= 1 for name, value in metrics.items() if name != "entropy")
@@ -95,51 +98,17 @@ def test_shifted_data(runs):
 
 def test_an_evaluation_depends_on_its_seed_alone(runs):
     trained = runs["digits"]
-    first = evaluate(trained, samples=4, seed=3, ood=["noise"]).as_dict()
+    first = of_last(trained, seed=3, ood=["noise"]).as_dict()
     trained.net.draw()
     torch.rand(5)
-    assert evaluate(trained, samples=4, seed=3, ood=["noise"]).as_dict() == first
-    assert evaluate(trained, samples=4, seed=4, ood=["noise"]).as_dict() != first
+    assert of_last(trained, seed=3, ood=["noise"]).as_dict() == first
+    assert of_last(trained, seed=4, ood=["noise"]).as_dict() != first
 
 
 def test_the_given_test_data_are_raw(runs):
     trained = runs["diabetes"]
     test = data.load_test("diabetes")
-    assert evaluate(trained, samples=4, test=test).test == evaluate(trained, samples=4).test
+    assert of_last(trained, test=test).test == of_last(trained).test
     scaled = trained.standardisation.inputs(test.x)
     inside = trained.net.predict(scaled, 4, seed=0).mean * trained.standardisation.y_sd + trained.standardisation.y_mean
-    torch.testing.assert_close(predict_inputs(trained, test.x, samples=4, seed=0).mean, inside)
-
-
-def test_inputs_of_another_shape(runs):
-    with pytest.raises(DataError, match=r"\(9,\).*\(10,\)"):
-        predict_inputs(runs["diabetes"], torch.zeros(2, 9), samples=1, seed=0)
-
-
-def test_the_held_out_part_is_left_out_of_the_statistics(tmp_path):
-    """Mean and sd of inputs and targets come from what is trained on."""
-    x = np.arange(100, dtype=np.float32)[:, None]
-    np.savez(tmp_path / "d.npz", x=x, y=x * 2, x_test=x + 1000, y_test=x + 1000)
-    run = Run(dataset=str(tmp_path / "d.npz"), val_fraction=0.2, **TINY)
-    train_run(run, tmp_path / "run")
-    scale = load_run(tmp_path / "run").standardisation
-    assert scale.x_mean.item() != pytest.approx(49.5, abs=1e-3)
-    assert 35 < scale.x_mean.item() < 65
-    assert scale.y_sd.item() == pytest.approx(2 * scale.x_sd.item(), rel=1e-5)
-
-
-def test_a_loaded_run_predicts_as_the_trained_one(tmp_path, digits):
-    result = train_run(Run(dataset="digits", deterministic=("3.*",), **TINY), tmp_path / "run")
-    trained = load_run(tmp_path / "run")
-    assert trained.finished
-    for name, tensor in result.net.state_dict().items():
-        assert torch.equal(trained.net.state_dict()[name], tensor), name
-    raw = data.load_test("digits").x[:5]
-    x = trained.standardisation.inputs(raw)
-    assert torch.equal(trained.net.predict(x, 3, seed=1).mean, result.net.predict(x, 3, seed=1).mean)
-
-
-def test_resume_with_another_run_names_the_change(tmp_path):
-    train_run(Run(**TINY), tmp_path / "run")
-    with pytest.raises(UsageError, match=r"epochs is 2 there, 3 here"):
-        train_run(Run(**{**TINY, "epochs": 3}), tmp_path / "run", resume=True)
+    torch.testing.assert_close(trained.predict(test.x, 4, seed=0).mean, inside)

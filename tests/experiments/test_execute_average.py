@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from posterity import data
 from posterity.core.errors import UsageError
-from posterity.experiments import Run, evaluate, load_run, train_run
+from posterity.experiments import Record, Run, evaluate, execute, load_run
+from posterity.report import write_evaluation_figures
 
 RUN = Run(
     dataset="digits", model="mlp", hidden=(16,), epochs=3, lr=1e-2, average="hwa", average_every=3, average_start=0.4
@@ -20,40 +21,44 @@ RUN = Run(
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "run"
-    return out, train_run(RUN.model_copy(update={"covariance": "low_rank", "average_rank": 3}), out)
+    return execute(RUN.model_copy(update={"covariance": "low_rank", "average_rank": 3}), out, samples=4, ood=["noise"])
 
 
-def test_the_average_is_kept_beside_the_last(trained, digits):
-    out, result = trained
-    loaded = load_run(out)
-    x = digits.test.x[:20]
+def test_the_average_is_kept_beside_the_last(trained):
+    loaded, x = trained.load(), data.load_test("digits").x[:20]
     assert loaded.averaged.posterior.kind == "low_rank"
     assert loaded.averaged.posterior.rank == 3
-    for ours, theirs in ((loaded.net, result.net), (loaded.averaged, result.averaged)):
-        assert torch.equal(ours.predict(x, 4, seed=0).samples, theirs.predict(x, 4, seed=0).samples)
     assert loaded.average().net is loaded.averaged
+    stored = trained.predictions
+    for name, one in loaded.networks().items():
+        assert torch.equal(one.predict(x, 4, seed=0).mean, stored[name]["test"]["mean"][:20])
+    assert not torch.equal(stored["last"]["test"]["mean"], stored["average"]["test"]["mean"])
 
 
 def test_both_are_evaluated(trained):
-    out, _ = trained
-    loaded = load_run(out)
+    loaded = trained.load()
     found = evaluate(loaded, samples=4, ood=["noise"])
     alone = evaluate(loaded.average(), samples=4, ood=["noise"])
-    assert found.average.as_dict() == alone.as_dict() == found.as_dict()["average"]
-    assert list(found.columns()) == ["last", "last, noise", "average", "average, noise"]
-    assert list(alone.columns()) == ["test", "noise"]
-    assert found.test != alone.test
-    assert list(found.networks("mlp")) == ["mlp", "mlp, average"]
+    assert list(alone) == ["last"]
+    assert found["average"].as_dict() == alone["last"].as_dict() == trained.evaluation["average"]
+    assert found["last"].as_dict() == {name: trained.evaluation[name] for name in ("test", "ood")}
+    assert found["last"].test != found["average"].test
+    assert list(trained.columns()) == ["last", "last, noise", "average", "average, noise"]
+
+
+def test_both_are_drawn(trained, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("posterity.report.run_figures.save", lambda figure, place: drawn.append(figure))
+    write_evaluation_figures(tmp_path, {"mlp": trained})
+    assert [axes.get_title() for axes in drawn[0].axes[:2]] == ["mlp", "mlp, average"]
 
 
 def test_a_run_without_one_says_so(tmp_path):
-    train_run(
-        RUN.model_copy(update={"average": None, "average_every": None, "average_start": 0.5, "epochs": 1}),
-        tmp_path / "run",
-    )
-    loaded = load_run(tmp_path / "run")
+    record = execute(Run(dataset="digits", model="mlp", hidden=(16,), epochs=1), tmp_path / "run", samples=2)
+    loaded = record.load()
     assert loaded.averaged is None
-    assert evaluate(loaded, samples=2).average is None
+    assert list(evaluate(loaded, samples=2)) == list(record.predictions) == ["last"]
+    assert list(record.columns()) == ["test"]
     with pytest.raises(UsageError, match="without --average"):
         loaded.average()
 
@@ -67,8 +72,7 @@ def test_from_the_command_line(train, cli, digits):
     config = Run.read(Path("run/config.toml"))
     assert config.average_restart is True
     assert config.covariance == "snapshot"
-    summary = json.loads(Path("run/summary.json").read_text())
-    assert summary["evaluation"]["average"]["test"]["accuracy"] > 0
+    assert Record.read("run").evaluation["average"]["test"]["accuracy"] > 0
     evaluated = cli("evaluate", "run", "--samples", 4, "--json").json
     assert set(evaluated["average"]["test"]) == set(evaluated["test"])
     table = cli("evaluate", "run", "--samples", 4).out
@@ -96,6 +100,6 @@ def test_wrong_usage_makes_no_directory(train, tmp_path):
 
 
 def test_a_low_rank_posterior_from_the_command_line(train, cli):
-    assert train("run", "--posterior", "low_rank", "--rank", 3, epochs=2).code == 0
+    assert train("run", "--posterior", "low_rank", "--posterior-options", "rank=3", epochs=2).code == 0
     assert load_run("run").net.posterior.rank == 3
     assert cli("evaluate", "run", "--samples", 4).code == 0

@@ -23,7 +23,8 @@ def check_usage_error(done, *parts):
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "evaluate", "predict", "gradient-variance", "demo", "data list", "data fetch"]
+    "command",
+    ["train", "evaluate", "predict", "range-test", "penalty", "gradient-variance", "demo", "data list", "data fetch"],
 )
 def test_every_command_has_help_with_an_example(cli, command):
     for flag in ("--help", "-h"):
@@ -33,7 +34,7 @@ def test_every_command_has_help_with_an_example(cli, command):
     if command == "train":
         panels = [line.split(" ")[1] for line in done.out.splitlines() if line.startswith("╭─ ")]
         assert {"Data", "Network", "Prior", "Optimiser", "Averaging"} <= set(panels)
-    if not command.startswith("data"):
+    if not command.startswith(("data", "penalty")):
         assert "--seed" in done.out
     assert "--json" in done.out
 
@@ -44,6 +45,31 @@ def test_help_of_the_whole_names_all_commands(cli):
     for command in ("train", "evaluate", "predict", "demo", "data"):
         assert command in done.out
     assert "train" in cli().out + cli().err
+
+
+def test_a_refused_flag_names_the_nearest_and_where_to_look(cli):
+    check_usage_error(cli("train", "--out", "run", "--epoch", 3), "--epochs", "see posterity train --help")
+    check_usage_error(cli("trian"), "Did you mean 'train'?", "see posterity --help")
+    check_usage_error(cli("train"), "Missing option '--out'")
+
+
+def test_an_interrupted_command(cli, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("posterity.cli.evaluate.evaluate_run", interrupt)
+    done = cli("evaluate", "run")
+    assert (done.code, done.out, done.err) == (130, "", "interrupted\n")
+
+
+def test_a_disk_that_cannot_be_written(cli, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("posterity.cli.evaluate.evaluate_run", refuse)
+    done = cli("evaluate", "run")
+    assert done.code == 1
+    assert done.err == "error: [Errno 28] No space left on device\n"
 
 
 def test_version(cli):
@@ -61,11 +87,8 @@ def test_version(cli):
     ],
 )  # fmt: skip
 def test_unknown_commands_and_options(cli, arguments, tmp_path):
-    done = cli(*arguments)
-    assert done.code == 2
-    assert done.out == ""
-    assert done.err
-    assert not (tmp_path / "run").exists()
+    check_usage_error(cli(*arguments), "see posterity ", " --help")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -74,7 +97,8 @@ def test_unknown_commands_and_options(cli, arguments, tmp_path):
         ("dataset", "digit", "digits"), ("model", "mpl", "mlp"), ("optimizer", "adm", "adam"),
         ("schedule", "cosin", "cosine"), ("prior-scale", "kaimng", "kaiming"),
         ("posterior", "mean-field", "mean_field"), ("deterministic", "1.wait", "1.weight"),
-        ("prior", "gauss", "gaussian"),
+        ("prior", "gauss", "gaussian"), ("prior-mean", "pretrain", "pretrained"), ("init", "kaimng", "kaiming"),
+        ("augmentation", "crops", "crop"), ("penalty-variance", "glorott", "glorot"),
     ],
 )  # fmt: skip
 def test_unknown_names_get_the_nearest(train, option, wrong, right):
