@@ -97,7 +97,7 @@ def train(name, **options):
     net = bayesian_of(name, likelihood=None)
     net.likelihood = pt.Categorical()
     torch.manual_seed(2)
-    options = {"epochs": 10, "batch_size": 10, "progress": False, **options}
+    options = {"epochs": 6, "batch_size": 10, "progress": False, **options}
     return net, lambda: pt.fit(net, Dataset(X, Y, "classification", 2), **options)
 
 
