@@ -168,12 +168,19 @@ class Settings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _plain_temperature(cls, values: Any) -> Any:
-        """A temperature rule stands for plain values."""
-        if isinstance(values, dict) and isinstance(values.get("temperature"), TemperatureRule):
-            plain = values["temperature"].as_settings()
-            return {**values, **plain}
-        return values
+    def _plain(cls, values: Any) -> Any:
+        """A temperature rule stands for plain values; true and false are no numbers."""
+        for name, value in values.items():
+            field = cls.model_fields.get(name)
+            if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
+                raise UsageError(f"{name} takes no truth value, but was given {value}")
+        if not isinstance(values.get("temperature"), TemperatureRule):
+            return values
+        plain = values["temperature"].as_settings()
+        twice = [name for name in plain if name != "temperature" and name in values]
+        if twice:
+            raise UsageError(f"the temperature rule that was given says {', '.join(twice)} itself: leave it out")
+        return {**values, **plain}
 
     @property
     def temperature_rule(self) -> TemperatureRule:
