@@ -22,7 +22,7 @@ from torch import Tensor
 from posterity.core.errors import UsageError
 from posterity.objectives.estimate import PATH, TOTAL
 from posterity.optim.ivon import advance, standard_deviation
-from posterity.optim.stepping import check_betas, check_not_negative, check_positive
+from posterity.optim.stepping import check_betas, check_not_negative, check_positive, closed
 from posterity.posteriors import MeanField, rho_of
 from posterity.priors import FlatGaussian
 from posterity.training.groups import ParameterGroup
@@ -119,10 +119,7 @@ class PosteriorIVON(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step from the gradients there are."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = closed(closure)
         group = self.param_groups[0]
         mean, rho = group["params"]
         state = self.state[mean]
