@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 BENCH := .venv-bench/bin
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
 
 .PHONY: env demo test check bench quality clean
 
@@ -16,7 +17,7 @@ demo: env
 	$(BIN)/posterity demo --out runs/demo
 
 test: env
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 check: env
 	$(BIN)/ruff check .

@@ -119,7 +119,7 @@ def sample(net: pt.BayesianModule, x: Tensor, y: Tensor, temperature: float, pla
     """Run the chains."""
     infer: Any = import_module("numpyro.infer")
     density, sd = log_density(net, x, y, temperature), jnp.asarray(net.prior.sd.double().numpy())
-    kernel = infer.NUTS(potential_fn=lambda z: -density(z * sd), max_tree_depth=plan.max_depth)
+    kernel = infer.NUTS(potential_fn=jax.jit(lambda z: -density(z * sd)), max_tree_depth=plan.max_depth)
     mcmc = infer.MCMC(
         kernel,
         num_warmup=plan.warmup,

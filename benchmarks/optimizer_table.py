@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from posterity.experiments import Run
-from posterity.optim import OPTIMIZERS
+from posterity.training.methods import METHODS
 from runs import measure_all, publish
 
 LANGEVIN = {"posterior": "point", "schedule": "polynomial", "average": "samples", "average_every": 30}
@@ -26,8 +26,8 @@ LANGEVIN = {"posterior": "point", "schedule": "polynomial", "average": "samples"
 def table_runs(dataset: str, epochs: int) -> Iterator[tuple[str, Run]]:
     """A run for each optimiser."""
     common = {"dataset": dataset, "model": "lenet5", "epochs": epochs, "temperature": 0.1, "val_fraction": 0.0}
-    for name in OPTIMIZERS:
-        yield name, Run.of(**common, optimizer=name, **(LANGEVIN if name in ("sgld", "psgld") else {}))
+    for name, method in METHODS.items():
+        yield name, Run.of(**common, optimizer=name, **(LANGEVIN if method.collects else {}))
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
@@ -38,7 +38,7 @@ def table(found: dict[str, dict[str, Any]]) -> str:
             lines.append(f"| {name} | | failed: {result['failed']} | | | | |")
             continue
         score = result.get("average", result["last"])
-        rate = "by data" if name in ("sgld", "psgld") else f"{OPTIMIZERS[name].lr:g}"
+        rate = "by data" if METHODS[name].collects else f"{METHODS[name].default_lr:g}"
         numbers = f"{100 * score['accuracy']:.2f} % | {score['nll']:.4f} | {score['ece']:.4f} | {score['kl']:.3g}"
         lines.append(f"| {name} | {rate} | {result['milliseconds']:.1f} | {numbers} |")
     return "\n".join(lines)

@@ -22,9 +22,10 @@ from torch import Tensor, nn
 
 from interleave import Ratio, measure, ratios
 from posterity.optim import IVON, OPTIMIZERS, build_optimizer
+from posterity.training.methods.langevin import DYNAMICS, Dynamics
 
 BASELINE, DEFAULT = "adam", "adam (PyTorch's default)"
-NEEDS: dict[str, Any] = {"batch_size": 100, "ess": 6e4, "num_data": 6e4}
+NUM_DATA, BATCH_SIZE = 6e4, 100
 
 
 def weights(size: int) -> tuple[nn.Parameter, Tensor]:
@@ -40,8 +41,13 @@ def plain_step(make: Callable[[nn.Parameter], torch.optim.Optimizer], size: int)
 
 
 def registered(name: str, size: int) -> Callable[[], Any]:
-    settings = {key: NEEDS[key] for key in OPTIMIZERS[name].needs}
+    settings = {key: {"batch_size": BATCH_SIZE}[key] for key in OPTIMIZERS[name].needs}
     return plain_step(lambda w: build_optimizer(name, [{"params": [w]}], **settings), size)
+
+
+def langevin(dynamics: Dynamics, size: int) -> Callable[[], Any]:
+    settings: dict[str, Any] = {"lr": 2 * dynamics.drift / NUM_DATA, "num_data": NUM_DATA, **dynamics.settings}
+    return plain_step(lambda w: dynamics.make([w], **settings), size)
 
 
 def ivon_steps(size: int) -> dict[str, Callable[[], Any]]:
@@ -56,7 +62,7 @@ def ivon_steps(size: int) -> dict[str, Callable[[], Any]]:
         alone.step()
 
     other, grad = weights(size)
-    sampling = IVON([other], ess=NEEDS["ess"])
+    sampling = IVON([other], ess=NUM_DATA)
 
     def sample_and_step() -> None:
         with sampling.sampled_weights():
@@ -82,7 +88,7 @@ def peers(size: int) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
         missing["ivon-opt"] = str(error)
         return found, missing
     w, grad = weights(size)
-    theirs = ivon.IVON([w], lr=0.1, ess=NEEDS["ess"])
+    theirs = ivon.IVON([w], lr=0.1, ess=NUM_DATA)
 
     def sample_and_step() -> None:
         with theirs.sampled_params(train=True):
@@ -95,7 +101,8 @@ def peers(size: int) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
 
 def compare(size: int, *, rounds: int, inner: int) -> dict[str, Any]:
     """Ratios to fused Adam and the best times in milliseconds."""
-    steps = {name: registered(name, size) for name in OPTIMIZERS if name != "ivon"}
+    steps = {name: registered(name, size) for name in OPTIMIZERS}
+    steps |= {name: langevin(dynamics, size) for name, dynamics in DYNAMICS.items()}
     others, missing = peers(size)
     steps |= ivon_steps(size) | {DEFAULT: plain_step(lambda w: torch.optim.Adam([w]), size)} | others
     times = measure(steps, rounds, inner)

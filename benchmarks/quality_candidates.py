@@ -160,7 +160,8 @@ def bag(net: pt.BayesianModule, weights: Tensor) -> pt.BayesianModule:
 
 def outputs(net: pt.BayesianModule, problem: Problem, draws: int = DRAWS) -> dict[str, Tensor]:
     """Means or class probabilities (S, n, K) at each of the problem's sets of inputs."""
-    return {name: net.predict(x, draws, seed=0).samples for name, x in problem.inputs.items()}
+    predictions = {name: net.predict(x, draws, seed=0) for name, x in problem.inputs.items()}
+    return {name: p.samples for name, p in predictions.items() if p.samples is not None}
 
 
 def predictive(

@@ -14,46 +14,41 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from posterity.core.errors import NonFiniteError
-from posterity.experiments import Run, TrainedRun, evaluate, load_run, train_run
+from posterity.experiments import Record, Run, Trained, evaluate, execute
 from posterity.objectives import kl_divergence
 
 KEPT = ("accuracy", "nll", "ece", "brier", "rmse", "log_likelihood")
 
 
 def measure(run: Run, folder: Path, *, samples: int = 20) -> dict[str, Any]:
-    """Train and evaluate `run`, or read what an earlier call found."""
-    out = folder / run.key
-    result = out / "measured.json"
-    if result.exists():
-        found: dict[str, Any] = json.loads(result.read_text())
-        return found
-    begun = (out / "config.toml").exists()
-    history = train_run(run, out, resume=begun).history
-    found = {"seconds": history[-1]["seconds"], "step": history[-1]["step"]}
+    """Train and evaluate `run`; what is there already is read."""
+    record = execute(run, folder / run.key, resume=True, samples=samples)
+    last = record.summary["last"]
+    found: dict[str, Any] = {"seconds": last["seconds"], "step": last["step"]}
     found["milliseconds"] = 1e3 * found["seconds"] / found["step"]
-    for name, trained in _networks(run, out).items():
-        test = evaluate(trained, samples=samples, seed=run.seed).test
+    for name, trained in _networks(record).items():
+        stored = {"last": record.test, "average": record.evaluation.get("average", {}).get("test")}
+        test = stored.get(name) or evaluate(trained, samples=samples, seed=run.seed)["last"].test
         kl = kl_divergence(trained.net.posterior, trained.net.prior).item()
         found[name] = {"kl": kl, **{key: test[key] for key in KEPT if key in test}}
-    result.write_text(json.dumps(found, indent=1) + "\n")
     return found
 
 
-def _networks(run: Run, out: Path) -> dict[str, TrainedRun]:
-    networks = {"last": load_run(out)}
-    if networks["last"].averaged is not None:
-        networks["average"] = networks["last"].average()
-    if run.average == "hwa":
-        swa = load_run(out)
+def _networks(record: Record) -> dict[str, Trained]:
+    trained = record.load()
+    networks = trained.networks()
+    if record.run.average == "hwa":
+        swa = replace(trained, averaged=None)
         with torch.no_grad():
             swa.net.posterior.mean.copy_(networks["average"].net.posterior.mean)
-        networks["swa"] = swa
+        networks = {**record.load().networks(), "swa": swa}
     return networks
 
 
@@ -61,7 +56,7 @@ def measure_all(runs: Iterable[tuple[str, Run]], folder: Path, *, finished: bool
     """By label, all or only the `finished` ones; one that diverges is reported with its reason and stops no other."""
     found = {}
     for label, run in runs:
-        if finished and not (folder / run.key / "measured.json").exists():
+        if finished and not ((folder / run.key / "config.toml").exists() and Record.read(folder / run.key).finished):
             continue
         try:
             found[label] = measure(run, folder)

@@ -36,9 +36,9 @@ import posterity as pt
 from cached import Cached
 from posterity import data
 from posterity.data import Dataset
+from posterity.metrics import score
 from posterity.models import mean_field
 from posterity.report.figures import BLUE, FAINT, ORANGE, save
-from posterity.training.scoring import score
 
 RULES = {"untempered": "temperature 1", "tempered": "temperature τ p/N"}
 PANELS = {"accuracy": "test accuracy", "nll": "test nll (nats)", "ece": "test ECE"}
@@ -68,7 +68,7 @@ def measure(width: int, rule: str, train: Dataset, test: Dataset, args: argparse
         temperature=pt.per_weight(args.tau) if rule == "tempered" else 1.0,
         seed=args.seed,
     ).history[-1]
-    scores = score(net.predict(test.x, args.samples, seed=args.seed), test)
+    scores = score(net.predict(test.x, args.samples, seed=args.seed), test.y, test.task)
     return {
         "num_weights": net.num_weights,
         **{key: last[key] for key in ("temperature", "kl")},

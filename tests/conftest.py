@@ -1,12 +1,15 @@
-"""What the tests of training, faults, experiments and the command line share: small data, small networks, a runner."""
+"""What tests share: small networks and data, a runner of the command line, and a seed for each test."""
 
 from __future__ import annotations
 
+import inspect
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ from torch import nn
 import posterity as pt
 from posterity import data
 from posterity.cli.app import main
-from posterity.training.checkpoint import Checkpoints
+from posterity.storage import Checkpoints
 
 TINY = ("--dataset", "digits", "--model", "mlp", "--hidden", "16")
 
@@ -35,6 +38,12 @@ class Outcome:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """No test depends on what was drawn by those before it."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture
@@ -85,22 +94,54 @@ def small_val(digits: data.Splits) -> data.Dataset:
     return digits.test.subset(torch.arange(40))
 
 
-@pytest.fixture
-def make_net() -> Callable[..., pt.BayesianModule]:
-    """A tiny network for digits with weights that depend on `init` alone; `dropout` and `norm` add such layers."""
+def _module(
+    inputs: int | tuple[int, ...] = 3,
+    outputs: int = 2,
+    *,
+    width: int | None = 4,
+    activation: type[nn.Module] = nn.Tanh,
+    norm: bool = False,
+    dropout: bool = False,
+    dtype: torch.dtype = torch.float32,
+    init: int = 0,
+) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(init)
+        if width is None:
+            return nn.Linear(int(inputs), outputs).to(dtype)
+        layers = [] if isinstance(inputs, int) else [nn.Flatten()]
+        layers += [nn.Linear(inputs if isinstance(inputs, int) else math.prod(inputs), width)]
+        layers += [nn.BatchNorm1d(width)] if norm else []
+        layers += [activation()] + ([nn.Dropout(0.3)] if dropout else [])
+        return nn.Sequential(*layers, nn.Linear(width, outputs)).to(dtype)
 
-    def make(
-        *, dropout: bool = False, norm: bool = False, width: int = 8, outputs: int = 10, init: int = 0, **options: Any
-    ) -> pt.BayesianModule:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(init)
-            layers = [nn.Flatten(), nn.Linear(64, width)]
-            layers += [nn.BatchNorm1d(width)] if norm else []
-            layers += [nn.ReLU()] + ([nn.Dropout(0.3)] if dropout else [])
-            model = nn.Sequential(*layers, nn.Linear(width, outputs))
-            return pt.bayesian(model, **{"rho": -4.0, "seed": 0, **options})
 
-    return make
+@pytest.fixture(scope="session")
+def module() -> Callable[..., nn.Module]:
+    """A small plain module whose weights depend on `init` alone: one hidden layer, or with `width` None a linear map.
+
+    Its inputs are vectors, or images where `inputs` is a shape; `norm` and `dropout` add such layers.
+    """
+    return _module
+
+
+@pytest.fixture(scope="session")
+def network() -> Callable[..., pt.BayesianModule]:
+    """Such a module made Bayesian: the keywords are those of `module` and of `pt.bayesian`."""
+    architecture = inspect.signature(_module).parameters
+
+    def build(*shape: Any, **options: Any) -> pt.BayesianModule:
+        given = {name: options.pop(name) for name in architecture if name in options}
+        start = {} if "relative_sd" in options else {"rho": -2.0}
+        return pt.bayesian(_module(*shape, **given), **{**start, "seed": 1, **options})
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def make_net(network: Callable[..., pt.BayesianModule]) -> Callable[..., pt.BayesianModule]:
+    """A tiny network for digits."""
+    return partial(network, inputs=(1, 8, 8), outputs=10, width=8, activation=nn.ReLU, rho=-4.0, seed=0)
 
 
 @pytest.fixture

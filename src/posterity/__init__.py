@@ -8,7 +8,7 @@ net.predict(x).epistemic
 from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
-from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Prediction
+from posterity.likelihoods import Bernoulli, Categorical, ClassPrediction, GaussianNoise, Prediction, RealPrediction
 from posterity.objectives import (
     GradientVariance,
     Loss,
@@ -21,11 +21,11 @@ from posterity.objectives import (
     per_weight,
     warm_up,
 )
-from posterity.posteriors import LowRank, MeanField, Point, Samples
+from posterity.posteriors import LowRank, MeanField, Point, Samples, Tied
 from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
 from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
-from posterity.saving import load, save
-from posterity.training import Callback, FitResult, RangeTest, fit, range_test
+from posterity.storage import load, save
+from posterity.training import Callback, FitResult, ProlongedWarning, RangeTest, fit, range_test
 
 __version__ = "0.1.0"
 
@@ -34,6 +34,7 @@ __all__ = [
     "Bernoulli",
     "Callback",
     "Categorical",
+    "ClassPrediction",
     "Dataset",
     "Equivalence",
     "FitResult",
@@ -50,12 +51,15 @@ __all__ = [
     "Point",
     "PosterityError",
     "Prediction",
+    "ProlongedWarning",
     "RangeTest",
+    "RealPrediction",
     "Samples",
     "ScaleMixture",
     "Standardisation",
     "StudentT",
     "Tabulated",
+    "Tied",
     "UsageError",
     "bayesian",
     "fit",

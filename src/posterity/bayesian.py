@@ -3,49 +3,30 @@
     w ~ q,    net(x) = model(x; w)
 
 The network's code stays as it is: before each pass the slots that held its parameters are filled with views
-into the drawn vector, and emptied afterwards. An empty slot cannot be used by accident: there is no mean in it.
+into the drawn vector, and emptied afterwards (core.hosting).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from posterity.core.errors import UsageError, unknown_name
-from posterity.core.layout import Layout, Selection, select_parameters, slots
-from posterity.core.randomness import NoiseSource, fresh_seed, generator
+from posterity.core.errors import UsageError
+from posterity.core.hosting import Host
+from posterity.core.layout import Layout, Selection, select_parameters
+from posterity.core.randomness import NoiseSource, fresh_seed
+from posterity.initialisation import MODULE, PRIOR, Init, Start
 from posterity.likelihoods import Likelihood, Prediction
-from posterity.posteriors import LowRank, MeanField, Point, Posterior, rho_of
-from posterity.posteriors.low_rank import DEFAULT_RANK
+from posterity.posteriors import Posterior, posterior_named
+from posterity.prediction import BATCH_SIZE, DEFAULT_SAMPLES, Together, draw, outputs_of, predict
 from posterity.priors import Gaussian, Prior, PriorRule
 
-DEFAULT_RHO = -10.0  # source 000
-FIRST_DEVIATION = 0.1  # of a low-rank posterior, in units of its sd: not 0, where their gradient is 0
-SAMPLES_AT_A_TIME = 2**26  # weights drawn together in prediction: 256 MiB in single precision
-FEW_ROWS = 32  # below this a grouped convolution over all samples beats one convolution a sample (measured)
-
-# Modules whose code torch.vmap can run over many weight samples at a time. Others are run one by one.
-FOLDING = (
-    nn.Linear, nn.Bilinear, nn.LayerNorm, nn.Embedding, nn.Flatten, nn.Unflatten, nn.Identity, nn.Sequential,
-    nn.ModuleList, nn.ModuleDict, nn.Dropout, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh,
-    nn.Sigmoid, nn.Softplus,
-)  # fmt: skip
-CONVOLUTIONAL = (
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    nn.MaxPool2d,
-    nn.AvgPool2d,
-    nn.AdaptiveAvgPool2d,
-    nn.GroupNorm,
-)
+DEFAULT_RHO = -5.0  # sd = 0.0067; source 000's -10 is hardly moved by a short training
 
 
 class BayesianModule(nn.Module):
@@ -72,11 +53,12 @@ class BayesianModule(nn.Module):
         self.prior = prior
         self.likelihood = likelihood
         self.noise_source = NoiseSource(fresh_seed() if seed is None else seed)
-        parameters = dict(model.named_parameters())
-        self._slots = slots(model, [parameters[name] for name in layout.names])
-        self._recurrent = [m for m in model.modules() if isinstance(m, nn.RNNBase)]
-        self._folds: bool | None = None
-        self._empty()
+        # Places in the layout of the weights that a pass used more than once, which the estimators learn as passes are
+        # made: a network may use its modules as often as it likes in each.
+        self.several_uses: set[int] = set()
+        self._host = Host.of(model, layout.names)
+        # Each learns for itself: what a prediction has tried must not change a training.
+        self._trains_together, self._predicts_together = Together(model), Together(model)
 
     @property
     def num_weights(self) -> int:
@@ -89,10 +71,7 @@ class BayesianModule(nn.Module):
 
     def draw(self, samples: int | None = None) -> Tensor:
         """Weights (N,) or (`samples`, N) from the posterior, differentiable in its parameters."""
-        mean = self.posterior.mean
-        if not self.posterior.random:
-            return mean if samples is None else mean.expand(samples, -1)
-        return self.posterior.sample(self.noise(samples))
+        return draw(self.posterior, self.noise_source, samples)
 
     def noise(self, samples: int | None = None) -> Tensor:
         """Standard normal noise for one or for `samples` draws, (S, noise_size), from the network's own generator."""
@@ -106,8 +85,12 @@ class BayesianModule(nn.Module):
 
     def call_views(self, views: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         """One pass with the given weights by name."""
-        with self._filled(views):
-            return self.model(*args, **kwargs)
+        return self._host.call(views, *args, **kwargs)
+
+    @torch.no_grad()
+    def trial(self, *args: Any, **kwargs: Any) -> Any:
+        """One pass at the mean, in eval mode, on a private copy: to see what comes out. The network stays as it is."""
+        return self._host.private().call(self.layout.views(self.posterior.mean.detach()), *args, **kwargs)
 
     def outputs(
         self, *args: Any, weights: Tensor | None = None, views: Mapping[str, Tensor] | None = None, samples: int = 1
@@ -122,102 +105,26 @@ class BayesianModule(nn.Module):
             if weights is None:
                 weights = self.draw() if samples == 1 else self.draw(samples)
             views = self.layout.views(weights)
-        first = self.layout.entries[0]
-        if views[first.name].dim() == len(first.shape):
-            return _tensor(self.call_views(views, *args)).unsqueeze(0)
-        if len(views[first.name]) > 1 and self._evaluates_together(args):
-            before = torch.get_rng_state()
-            try:
-                together = torch.vmap(lambda v: _tensor(self.call_views(v, *args)), randomness="different")
-                result: Tensor = together(dict(views))
-                return result
-            except RuntimeError:  # the network's own code does something vmap cannot: never try again
-                self._folds = False
-                torch.set_rng_state(before)  # as if it had not been tried: a resumed run may not try again here
-        rows = zip(*(view.unbind(0) for view in views.values()), strict=True)
-        return torch.stack([_tensor(self.call_views(dict(zip(views, row, strict=True)), *args)) for row in rows])
+        return outputs_of(self._host, self.layout, self._trains_together, views, args, rewind=True)
 
-    @torch.no_grad()
     def predict(
-        self, x: ArrayLike | Tensor, samples: int = 32, *, batch_size: int = 1000, seed: int | None = None
+        self,
+        x: ArrayLike | Tensor,
+        samples: int = DEFAULT_SAMPLES,
+        *,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = None,
     ) -> Prediction:
         """The predictive distribution at `x` (n, ...), with all batches under the same weight samples.
 
+        Nothing of the network changes (modes, buffers, noise), and any number of threads may predict at a time.
+        With a `seed` the answer is reproducible; without, PyTorch's global generator gives one.
         Memory: the outputs (samples, n, K), a bounded number of weight vectors, and one batch's activations.
-        With a `seed` the answer is reproducible and does not depend on what was drawn before.
         """
         if self.likelihood is None:
             raise UsageError("the network has no likelihood yet: train it with fit, or give bayesian(likelihood=...)")
-        x = self._as_inputs(x)
-        if len(x) == 0:
-            raise UsageError("cannot predict for no inputs")
-        if samples < 1 or batch_size < 1:
-            raise UsageError(f"samples and batch_size must be at least 1, not {samples} and {batch_size}")
-        samples = samples if self.posterior.random else 1
-        support = self.posterior.support
-        if support is not None and samples >= len(support):
-            samples = len(support)
-        else:
-            support = None
-        source, modes = self.noise_source, [(module, module.training) for module in self.modules()]
-        if seed is not None:
-            self.noise_source = NoiseSource(seed)
-        self.eval()
-        try:
-            outputs = self._all_outputs(x, samples, batch_size, support)
-        finally:
-            for module, training in modes:  # each its own: parts of a network may be frozen in eval mode
-                module.training = training
-            self.noise_source = source
-        parts = outputs.split(batch_size, dim=1)
-        return Prediction.concatenate([self.likelihood.predict(part) for part in parts])
-
-    def _as_inputs(self, x: ArrayLike | Tensor) -> Tensor:
-        """Arrays become tensors; real numbers get the weights' dtype, whole numbers (tokens) stay as they are."""
-        inputs = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
-        return inputs.to(self.posterior.mean.dtype) if inputs.is_floating_point() else inputs
-
-    def _all_outputs(self, x: Tensor, samples: int, batch_size: int, support: Tensor | None) -> Tensor:
-        batches = x.split(batch_size)
-        together = max(1, SAMPLES_AT_A_TIME // self.num_weights) if self._evaluates_together(batches[:1]) else 1
-        rows = []
-        for start in range(0, samples, together):
-            count = min(together, samples - start)
-            weights = self.draw(count) if support is None else support[start : start + count]
-            rows.append(torch.cat([self.outputs(batch, weights=weights) for batch in batches], dim=1))
-        return torch.cat(rows)
-
-    def _evaluates_together(self, args: tuple[Any, ...]) -> bool:
-        if self._folds is None:
-            # The user's own composition is tried; PyTorch's (attention, for instance) is known not to fold well.
-            modules = list(self.model.modules())
-            known = [m for m in modules if not list(m.children()) or type(m).__module__.startswith("torch.")]
-            self._folds = all(isinstance(m, FOLDING + CONVOLUTIONAL) for m in known)
-            self._convolves = any(isinstance(m, CONVOLUTIONAL) for m in known)
-        rows = args[0].shape[0] if args and isinstance(args[0], Tensor) and args[0].dim() else 1
-        return self._folds and (rows < FEW_ROWS or not self._convolves)
-
-    @contextmanager
-    def _filled(self, views: Mapping[str, Tensor]) -> Iterator[None]:
-        try:
-            for name, places in zip(self.layout.names, self._slots, strict=True):
-                for module, attribute in places:
-                    module._parameters[attribute] = views[name]  # type: ignore[assignment]
-            self._refresh_recurrent()
-            yield
-        finally:
-            self._empty()
-
-    def _empty(self) -> None:
-        for places in self._slots:
-            for module, attribute in places:
-                module._parameters[attribute] = None
-        self._refresh_recurrent()
-
-    def _refresh_recurrent(self) -> None:
-        # Recurrent modules keep a list of their weights beside the slots.
-        for module in self._recurrent:
-            module._flat_weights = [getattr(module, n) for n in module._flat_weights_names]
+        parts = self._host, self.layout, self._predicts_together, self.posterior, self.likelihood
+        return predict(*parts, x, samples=samples, batch_size=batch_size, seed=seed)
 
     def extra_repr(self) -> str:
         """One line for printing."""
@@ -225,11 +132,10 @@ class BayesianModule(nn.Module):
         return kinds + ("" if self.likelihood is None else f", likelihood={self.likelihood.kind}")
 
     def __repr__(self) -> str:
-        # Modules print which weights they have: the slots must not be empty then (within a pass they are not).
-        module, attribute = self._slots[0][0]
-        empty = module._parameters[attribute] is None
-        with self._filled(self.layout.views(self.posterior.mean.detach())) if empty else nullcontext():
-            model = repr(self.model).replace("\n", "\n  ")
+        # Modules print which weights they have, so that slots must be full; those of a pass are not ours to fill.
+        shown = self._host.private()
+        with shown.filled(self.layout.views(self.posterior.mean.detach())):
+            model = repr(shown.model).replace("\n", "\n  ")
         return f"{type(self).__name__}(\n  {self.extra_repr()}\n  (model): {model}\n)"
 
 
@@ -238,57 +144,42 @@ def bayesian(
     *,
     prior: PriorRule | float | str | None = None,
     posterior: str = "mean_field",
+    init: Init = MODULE,
     rho: float | None = None,
     relative_sd: float | None = None,
-    rank: int = DEFAULT_RANK,
+    relative_to: str = PRIOR,
     select: Selection = None,
     likelihood: Likelihood | None = None,
     seed: int | None = None,
+    **options: Any,
 ) -> BayesianModule:
     """A Bayesian network from any `nn.Module`, which is copied and left as it is.
 
-    The means start at the module's weights; the standard deviations at softplus(`rho`), by default source 000's
-    -10, or at `relative_sd` times the prior's. `prior` is a rule such as `Gaussian("kaiming")`, or just a Gaussian's
-    scale. `select` names the Bayesian weights (patterns such as "fc.*", or a predicate of name and parameter); the
-    others stay ordinary parameters. `posterior` is "mean_field", "point" or "low_rank", which then has
-    `rank` deviations.
+    `prior` is a rule such as `Gaussian("kaiming")`, or just a Gaussian's scale. `posterior` is the family:
+    "mean_field", "tied" (`share`: "all" or "layer"), "low_rank" (`rank` deviations) or "point"; `options` are its own.
+    The means start by `init`: "module" (its present weights), "uniform", "kaiming", "xavier", "glorot", or weights by
+    name (posterity.initialisation). The standard deviations start at softplus(`rho`), or at `relative_sd` times the
+    prior's or, with `relative_to` "init", times those that the means were drawn with. `select` names the Bayesian
+    weights (patterns such as "fc.*", or a predicate of name and parameter); the others stay ordinary parameters.
     """
     if isinstance(model, BayesianModule):
         raise UsageError("the network is Bayesian already")
     if rho is not None and relative_sd is not None:
         raise UsageError(f"give rho ({rho}) or relative_sd ({relative_sd}), not both")
+    family = posterior_named(posterior)
+    start = Start(init, DEFAULT_RHO if rho is None else rho, relative_sd, relative_to)
     model = copy.deepcopy(model)
     layout = Layout.of(model, select)
     with torch.no_grad():
-        mean = layout.flatten(select_parameters(model, select)).detach()
-        rule: PriorRule
-        if prior is None or isinstance(prior, (int, float, str)):
-            rule = Gaussian() if prior is None else Gaussian(prior)
-        else:
-            rule = prior
-        bound = rule.bind(layout, mean)
+        weights = start.weights(layout, layout.flatten(select_parameters(model, select)).detach())
+        rule = Gaussian() if prior is None else Gaussian(prior) if isinstance(prior, (int, float, str)) else prior
+        bound = rule.bind(layout, weights)
         seed = fresh_seed() if seed is None else seed
-        q = _posterior(posterior, mean, bound, DEFAULT_RHO if rho is None else rho, relative_sd, rank=rank, seed=seed)
+        q = family.start(
+            start.means(model, layout, weights, bound, seed),
+            start.sds(model, layout, weights, bound),
+            layers=layout.layer_sizes,
+            seed=seed,
+            **options,
+        )
         return BayesianModule(model, layout, q, bound, likelihood=likelihood, seed=seed)
-
-
-def _posterior(
-    kind: str, mean: Tensor, prior: Prior, rho: float, relative_sd: float | None, *, rank: int, seed: int
-) -> Posterior:
-    if kind == "point":
-        return Point(mean)
-    if kind not in (MeanField.kind, LowRank.kind):
-        raise unknown_name("posterior", kind, (MeanField.kind, Point.kind, LowRank.kind))
-    if relative_sd is not None and relative_sd <= 0:
-        raise UsageError(f"relative_sd must be positive, not {relative_sd}")
-    rhos = torch.full_like(mean, rho) if relative_sd is None else rho_of(relative_sd * prior.sd)
-    if kind == MeanField.kind:
-        return MeanField(mean, rhos)
-    noise = torch.randn(max(rank, 0), len(mean), generator=generator(seed, "deviations")).to(mean)
-    return LowRank(mean, rhos, FIRST_DEVIATION * noise)
-
-
-def _tensor(output: Any) -> Tensor:
-    if not isinstance(output, Tensor):
-        raise UsageError(f"the network must return one tensor, not {type(output).__name__}: wrap it in a module")
-    return output

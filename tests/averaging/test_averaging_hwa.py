@@ -9,11 +9,7 @@ from posterity.core.errors import UsageError
 from posterity.posteriors import LowRank, MeanField, rho_of
 
 SNAPSHOTS, RANK = 9, 4
-
-
-def network(dtype=torch.float32, **options):
-    torch.manual_seed(0)
-    return pt.bayesian(nn.Linear(3, 2).to(dtype), **{"rho": -2.0, "seed": 0, **options})
+LINEAR = {"width": None}
 
 
 def along(average, net, count=SNAPSHOTS, size=0.1):
@@ -37,8 +33,8 @@ def textbook(covariance, means, sds):
 @pytest.mark.parametrize("covariance", ["snapshot", "posterior", "total"])
 @pytest.mark.parametrize("size", [0.1, 1e-4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_equals_the_textbook_over_stored_snapshots(covariance, size, dtype):
-    net, hwa = network(dtype), HWA(covariance=covariance)
+def test_equals_the_textbook_over_stored_snapshots(network, covariance, size, dtype):
+    net, hwa = network(**LINEAR, dtype=dtype), HWA(covariance=covariance)
     means, sds = along(hwa, net, size=size)
     np.testing.assert_allclose(hwa.means.mean.numpy(), means.mean(0), rtol=1e-12)
     np.testing.assert_allclose(hwa.variance().numpy(), textbook(covariance, means, sds), rtol=1e-6)
@@ -49,9 +45,9 @@ def test_equals_the_textbook_over_stored_snapshots(covariance, size, dtype):
     np.testing.assert_allclose(q.variance().detach().numpy(), textbook(covariance, means, sds), rtol=2e-5)
 
 
-def test_total_is_the_variance_of_a_random_snapshots_posterior():
+def test_total_is_the_variance_of_a_random_snapshots_posterior(network):
     """The law of total variance, by drawing a snapshot and then weights from it."""
-    net, hwa = network(torch.float64), HWA()
+    net, hwa = network(**LINEAR, dtype=torch.float64), HWA()
     means, sds = along(hwa, net)
     random = np.random.default_rng(0)
     count = 200_000
@@ -68,8 +64,8 @@ def equation_5(means, rank=RANK):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_low_rank_is_equation_5(dtype):
-    net, hwa = network(dtype), HWA(covariance="low_rank", rank=RANK)
+def test_low_rank_is_equation_5(network, dtype):
+    net, hwa = network(**LINEAR, dtype=dtype), HWA(covariance="low_rank", rank=RANK)
     means, _ = along(hwa, net)
     q = hwa.posterior(net.posterior)
     assert isinstance(q, LowRank)
@@ -81,8 +77,8 @@ def test_low_rank_is_equation_5(dtype):
     np.testing.assert_allclose(covariance.detach().numpy(), equation_5(means), rtol=tolerance, atol=1e-7)
 
 
-def test_low_rank_samples_have_the_covariance_of_equation_5():
-    net, hwa = network(torch.float64), HWA(covariance="low_rank", rank=RANK)
+def test_low_rank_samples_have_the_covariance_of_equation_5(network):
+    net, hwa = network(**LINEAR, dtype=torch.float64), HWA(covariance="low_rank", rank=RANK)
     means, _ = along(hwa, net)
     averaged, count = hwa.network(net), 20_000
     weights = averaged.draw(count).detach().numpy()
@@ -94,17 +90,17 @@ def test_low_rank_samples_have_the_covariance_of_equation_5():
     assert np.abs(expected - np.diag(variance)).max() > 10 * error.max()  # else a diagonal one would pass, too
 
 
-def test_low_rank_with_fewer_snapshots_than_its_rank():
-    net, hwa = network(torch.float64), HWA(covariance="low_rank", rank=RANK)
+def test_low_rank_with_fewer_snapshots_than_its_rank(network):
+    net, hwa = network(**LINEAR, dtype=torch.float64), HWA(covariance="low_rank", rank=RANK)
     means, _ = along(hwa, net, count=2)
     q = hwa.posterior(net.posterior)
     assert q.rank == 2
     np.testing.assert_allclose(q.variance().detach().numpy(), np.diag(equation_5(means)), rtol=1e-9)
 
 
-def test_a_training_that_stands_still_gives_the_iterate():
+def test_a_training_that_stands_still_gives_the_iterate(network):
     for covariance in ("total", "posterior"):
-        net, hwa = network(), HWA(covariance=covariance)
+        net, hwa = network(**LINEAR), HWA(covariance=covariance)
         along(hwa, net, size=0.0)
         q = hwa.posterior(net.posterior)
         assert torch.equal(q.mean, net.posterior.mean)
@@ -112,8 +108,8 @@ def test_a_training_that_stands_still_gives_the_iterate():
 
 
 @pytest.mark.parametrize("covariance", ["snapshot", "low_rank"])
-def test_weights_that_never_moved_have_a_finite_density(covariance):
-    net, hwa = network(), HWA(covariance=covariance)
+def test_weights_that_never_moved_have_a_finite_density(network, covariance):
+    net, hwa = network(**LINEAR), HWA(covariance=covariance)
     along(hwa, net, size=0.0)
     q = hwa.posterior(net.posterior)
     assert all(p.isfinite().all() for p in q.parameters())
@@ -122,15 +118,15 @@ def test_weights_that_never_moved_have_a_finite_density(covariance):
     assert pt.kl_divergence(q, net.prior).isfinite()
 
 
-def test_no_spread_of_its_own_makes_total_the_snapshots():
-    net, hwa = network(rho=-30.0), HWA()
+def test_no_spread_of_its_own_makes_total_the_snapshots(network):
+    net, hwa = network(**LINEAR, rho=-30.0), HWA()
     means, _ = along(hwa, net)
     np.testing.assert_allclose(hwa.posterior(net.posterior).variance().detach(), means.var(0), rtol=1e-4)
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_restart_moves_the_iterate_to_the_average(covariance):
-    net, hwa = network(), HWA(covariance=covariance)
+def test_restart_moves_the_iterate_to_the_average(network, covariance):
+    net, hwa = network(**LINEAR), HWA(covariance=covariance)
     rho = net.posterior.rho.detach().clone()
     hwa.update(net)
     hwa.restart(net)
@@ -157,12 +153,12 @@ def test_the_average_predicts_is_saved_and_has_a_kl(tmp_path):
         assert pt.kl_divergence(averaged.posterior, averaged.prior) > 0
 
 
-def test_restored_goes_on_to_the_same_bits():
-    whole, net = HWA(covariance="low_rank", rank=3), network()
+def test_restored_goes_on_to_the_same_bits(network):
+    whole, net = HWA(covariance="low_rank", rank=3), network(**LINEAR)
     means, sds = along(whole, net)
     first = HWA(covariance="low_rank", rank=3)
     for part, (mean, sd) in enumerate(zip(torch.tensor(means), torch.tensor(sds), strict=True)):
-        other = network(torch.float32)
+        other = network(**LINEAR)
         with torch.no_grad():
             other.posterior.mean.copy_(mean)
             other.posterior.rho.copy_(rho_of(sd))
@@ -176,15 +172,15 @@ def test_restored_goes_on_to_the_same_bits():
     torch.testing.assert_close(a.rho, b.rho)
 
 
-def test_what_it_refuses():
+def test_what_it_refuses(network):
     for options in ({"posterior": "point"}, {"posterior": "low_rank"}):
-        with pytest.raises(UsageError, match=f"hwa averages mean_field.*{options['posterior']}.*swa"):
-            HWA().update(network(**options))
+        with pytest.raises(UsageError, match=f"independent weights, which a {options['posterior']}.*swa"):
+            HWA().update(network(**LINEAR, **options))
     with pytest.raises(UsageError, match=r"covariance 'totl'.*'total'"):
         HWA(covariance="totl")
     with pytest.raises(UsageError, match="at least 2, not 1"):
         HWA(rank=1)
     hwa = HWA(covariance="snapshot")
-    hwa.update(network())
+    hwa.update(network(**LINEAR))
     with pytest.raises(UsageError, match="takes 2 snapshots; there are 1"):
-        hwa.posterior(network().posterior)
+        hwa.posterior(network(**LINEAR).posterior)

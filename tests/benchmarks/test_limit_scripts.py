@@ -2,12 +2,8 @@
 
 import argparse
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import mean_field_limit
 import wide_networks
@@ -70,6 +66,16 @@ def test_k3_tempered_the_balance_does_not_depend_on_the_width(rows):
     assert large["kl_per_weight"] == pytest.approx(small["kl_per_weight"], rel=0.1)
     fixed = [rows["untempered"][width]["fixed law"]["balance"] for width in (16, 64)]
     assert fixed[1] > 2.5 * fixed[0]  # untempered it grows with the width
+
+
+@pytest.mark.parametrize("rule", wide_networks.RULES)
+def test_a_wide_network_is_trained_and_scored(rule, small, small_val):
+    args = argparse.Namespace(seed=0, epochs=2, batch_size=30, lr=0.05, tau=0.1, samples=2)
+    found = wide_networks.measure(16, rule, small, small_val, args)
+    weights = 16 * (64 + 10)
+    assert found["num_weights"] == pytest.approx(weights, abs=16 + 10)  # biases or not
+    assert found["temperature"] == (1.0 if rule == "untempered" else pytest.approx(0.1 * 60 / found["num_weights"]))
+    assert 0 <= found["accuracy"] <= 1
 
 
 def test_tables_and_figure(rows, tmp_path):

@@ -1,6 +1,3 @@
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +6,6 @@ from torch import nn
 import posterity as pt
 
 pytest.importorskip("jax", reason="jax is installed with benchmarks/requirements.txt only", exc_type=ImportError)
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from nuts import Plan, cached_sample, convergence, discrepancy, log_density
 from quality_problems import PROBLEMS

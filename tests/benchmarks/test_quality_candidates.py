@@ -1,19 +1,14 @@
 import argparse
 import dataclasses
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 import posterity as pt
-from posterity.objectives import kl_divergence
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
 import quality_candidates
 from posterior_quality import candidate_row, reference_rows
+from posterity.objectives import kl_divergence
 from quality_candidates import CANDIDATES, MAP, Candidate, bag, loss, outputs, predictive, train
 from quality_problems import PROBLEMS
 from quality_report import Row, draw_bands, write

@@ -1,11 +1,7 @@
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from quality_metrics import compare_classes, compare_regression, mixture_coverage, mixture_tv, score_regression
 

@@ -4,8 +4,6 @@ import math
 
 import pytest
 
-from posterity.experiments.penalty import study_penalty
-
 
 def test_help_has_an_example(cli):
     assert "Example: posterity penalty" in " ".join(cli("penalty", "--help").out.replace("│", " ").split())
@@ -30,15 +28,6 @@ def test_mean_field_networks(cli, name):
     assert done.code == 0, done.err
     assert "not a KL: the penalty of the mean alone" in done.out
     assert " a KL: its expectation minus the entropy" in done.out
-
-
-@pytest.mark.parametrize("d", [1, 2, 3, 30])
-def test_the_drawn_density_has_its_mass_and_variance(d):
-    study = study_penalty("group_lasso_rows", 100, group_size=d)
-    step = study.weights[1] - study.weights[0]
-    assert study.density.sum() * step == pytest.approx(1, abs=5e-3)
-    variance = (study.density * study.weights**2).sum() * step
-    assert variance == pytest.approx(0.01, rel=0.06)
 
 
 @pytest.mark.parametrize(

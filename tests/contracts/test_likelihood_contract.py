@@ -65,12 +65,9 @@ def test_sums_to_one_over_the_targets(name):
     else:
         mean, sd = likelihood.moments(outputs)
         line = torch.linspace(-8, 8, 81, dtype=torch.float64)
-        mass = 0
-        for a in line:
-            for b in line:
-                # One row and one sample are enough for a plane of targets.
-                here = mean[:1, :1] + sd[:1, :1] * torch.stack([a, b])
-                mass = mass + likelihood.log_prob(outputs[:1, :1], here[0]).exp() * 0.2**2 * sd[0, 0].prod()
+        plane = mean[0, :1] + sd[0, :1] * torch.cartesian_prod(line, line)  # around one row and one sample
+        here = outputs[:1, :1].expand(1, len(plane), -1)
+        mass = likelihood.log_prob(here, plane).exp().sum() * 0.2**2 * sd[0, 0].prod()
     torch.testing.assert_close(mass, torch.ones_like(mass))
 
 

@@ -1,12 +1,16 @@
 """What every posterior family must do."""
 
+from inspect import isabstract
+
 import pytest
 import torch
 from torch import nn
 
 import posterity as pt
+from posterity.core.errors import UnknownNameError, UsageError
+from posterity.core.layout import Entry, Layout
 from posterity.objectives import kl_by_weight, kl_divergence
-from posterity.posteriors import POSTERIORS, LowRank, MeanField, Point, Posterior, Samples
+from posterity.posteriors import POSTERIORS, LowRank, MeanField, Point, Posterior, Samples, Tied, posterior_options
 from posterity.priors import FlatGaussian
 
 N, S = 5, 20_000
@@ -19,6 +23,7 @@ def vectors(dtype):
 
 FAMILIES = {
     "mean_field": lambda dtype: MeanField(vectors(dtype)[0], vectors(dtype)[1] - 1),
+    "tied": lambda dtype: Tied(vectors(dtype)[0], vectors(dtype)[1][:2] - 1, [2, N - 2]),
     "point": lambda dtype: Point(vectors(dtype)[0]),
     "samples": lambda dtype: Samples(torch.stack(vectors(dtype)[:3])),
     "low_rank": lambda dtype: LowRank(vectors(dtype)[0], vectors(dtype)[1] - 1, torch.stack(vectors(dtype)[2:])),
@@ -30,18 +35,22 @@ def noise(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
-def build(name, dtype=torch.float64):
+def family(name, dtype=torch.float64):
     return FAMILIES[name](dtype)
 
 
+def subclasses(family):
+    return {family}.union(*map(subclasses, family.__subclasses__()))
+
+
 def test_all_families_are_here():
-    assert {c.kind for c in Posterior.__subclasses__() if c.__module__.startswith("posterity.")} == set(FAMILIES)
-    assert set(POSTERIORS) == set(FAMILIES)
+    ours = {c for c in subclasses(Posterior) if c.__module__.startswith("posterity.") and not isabstract(c)}
+    assert {c.kind for c in ours} == set(FAMILIES) == set(POSTERIORS)
 
 
 @EVERY
 def test_samples_match_the_moments(name):
-    q = build(name)
+    q = family(name)
     weights = q.sample(noise(S, q.noise_size)).detach()
     sd = q.sd.detach()
     assert weights.shape == (S, N)
@@ -51,7 +60,7 @@ def test_samples_match_the_moments(name):
 
 @EVERY
 def test_one_sample_is_a_row_of_many(name):
-    q = build(name)
+    q = family(name)
     eps = noise(3, q.noise_size)
     many = q.sample(eps)
     exact = {} if name == "low_rank" else {"rtol": 0, "atol": 0}  # a matrix product's order of summation may differ
@@ -61,7 +70,7 @@ def test_one_sample_is_a_row_of_many(name):
 
 @EVERY
 def test_samples_are_differentiable_in_every_parameter(name):
-    q = build(name)
+    q = family(name)
     if not list(q.parameters()):
         pytest.skip("nothing to train")
     q.sample(noise(2, q.noise_size)).square().sum().backward()
@@ -70,7 +79,7 @@ def test_samples_are_differentiable_in_every_parameter(name):
 
 @EVERY
 def test_entropy_is_minus_the_mean_log_density(name):
-    q = build(name)
+    q = family(name)
     logs = q.log_density(q.sample(noise(S, q.noise_size))).detach()
     assert logs.shape == (S,)
     if torch.isinf(q.entropy()):
@@ -81,7 +90,7 @@ def test_entropy_is_minus_the_mean_log_density(name):
 
 @EVERY
 def test_groups_hold_every_parameter_once(name):
-    q = build(name)
+    q = family(name)
     grouped = [p for group in q.groups().values() for p in group]
     assert {id(p) for p in grouped} == {id(p) for p in q.parameters()}
     assert len(grouped) == len(list(q.parameters()))
@@ -93,8 +102,8 @@ def test_groups_hold_every_parameter_once(name):
 @EVERY
 def test_takes_copies_of_what_it_is_given(name):
     given = {"mean": torch.zeros(3), "rho": torch.zeros(3), "deviations": torch.zeros(2, 3)}
-    given = {k: given[k] for k, _ in build(name).named_parameters()} or {"weights": torch.zeros(2, 3)}
-    q = POSTERIORS[name](**given)
+    given = {k: given[k] for k, _ in family(name).named_parameters()} or {"weights": torch.zeros(2, 3)}
+    q = POSTERIORS[name](**given, **({"sizes": [1, 1, 1]} if name == "tied" else {}))
     for tensor in given.values():
         tensor += 1
     assert all(torch.equal(p, torch.zeros_like(p)) for p in q.state_dict().values())
@@ -103,7 +112,7 @@ def test_takes_copies_of_what_it_is_given(name):
 @EVERY
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_keeps_its_precision(name, dtype):
-    q = build(name, dtype)
+    q = family(name, dtype)
     results = [
         q.sample(noise(2, q.noise_size).to(dtype)),
         q.log_density(noise(2, N).to(dtype)),
@@ -118,7 +127,7 @@ def test_keeps_its_precision(name, dtype):
 @pytest.mark.parametrize("centred", [False, True])
 def test_kl_and_its_gradient(name, centred):
     """KL = -entropy - E_q log prior, where the entropy is finite; else the last term alone."""
-    q = build(name)
+    q = family(name)
     prior = FlatGaussian(torch.linspace(0.5, 2, N).double(), torch.ones(N).double() if centred else None)
     kl = kl_divergence(q, prior)
     torch.testing.assert_close(kl_by_weight(q, prior).sum(), kl)
@@ -131,7 +140,7 @@ def test_kl_and_its_gradient(name, centred):
 
 @EVERY
 def test_state_round_trip(name):
-    q, other = build(name), build(name)
+    q, other = family(name), family(name)
     with torch.no_grad():
         for p in other.state_dict().values():
             p += 1
@@ -141,15 +150,70 @@ def test_state_round_trip(name):
 
 @EVERY
 def test_is_rebuilt_from_its_options(name):
-    q = build(name)
+    q = family(name)
     other = POSTERIORS[name].empty(N, kind=name, **q.options()).double()
     other.load_state_dict(q.state_dict())
     assert torch.equal(other.sample(noise(2, q.noise_size)), q.sample(noise(2, q.noise_size)))
 
 
 @EVERY
+def test_starts_where_it_is_told(name):
+    mean, sd = vectors(torch.float32)[0], torch.full((N,), 0.01)
+    given = {"layers": [2, N - 2], "seed": 0}
+    if name == "samples":
+        with pytest.raises(UsageError, match="collected, not trained"):
+            POSTERIORS[name].start(mean, sd, **given)
+        return
+    q = POSTERIORS[name].start(mean, sd, **given)
+    assert torch.equal(q.mean, mean)
+    assert q.mean.dtype == torch.float32
+    torch.testing.assert_close(q.sd.detach(), sd * q.random, rtol=0.1 if name == "low_rank" else 1e-6, atol=0)
+    message = f"option of a {name} posterior 'shape'" if posterior_options(name) else "takes no options, .* given shape"
+    with pytest.raises(UnknownNameError if posterior_options(name) else UsageError, match=message):
+        POSTERIORS[name].start(mean, sd, **given, shape=3)
+
+
+@EVERY
+def test_says_which_options_it_takes(name):
+    own = {"low_rank": {"rank": 8}, "tied": {"share": "all"}}
+    assert posterior_options(name) == own.get(name, {})
+
+
+@EVERY
+def test_sets_its_sds_or_says_that_it_has_none(name):
+    q = family(name)
+    if not (q.random and q.independent):
+        with pytest.raises(UsageError, match=f"{name} posterior has no standard deviations"):
+            q.set_sd(q.sd)
+        return
+    q.set_sd(3 * q.sd.detach())
+    torch.testing.assert_close(q.sd, 3 * family(name).sd)
+
+
+@EVERY
+@pytest.mark.parametrize(
+    "rule", [pt.Laplace(0.5), pt.StudentT(0.5), pt.ScaleMixture(), pt.FromPenalty("group_lasso_rows")]
+)
+def test_kl_to_every_prior_is_the_mean_of_its_draws(name, rule):
+    """log q(w) - log prior(w) over draws of w; for q without a density -log prior(w), up to a constant."""
+    q, layout = family(name), Layout((Entry("weight", (1, N), N, 1),))
+    prior = rule.bind(layout, q.mean.detach())
+    assert q.has_kl(prior) == (name != "low_rank" or prior.factorised)
+    if not q.has_kl(prior):
+        return
+    weights = q.sample(noise(S, q.noise_size)).detach()
+    if torch.isinf(q.entropy()):
+        found = prior.energy_by_weight(weights).sum(-1)
+    else:
+        found = q.log_density(weights) - prior.log_density(weights)
+    kl = kl_divergence(q, prior)
+    torch.testing.assert_close(kl_by_weight(q, prior).sum(), kl)
+    assert (found.mean() - kl).abs() < 4 * found.std() / S**0.5 + 1e-9
+
+
+@EVERY
 def test_a_network_is_trained_saved_loaded_and_predicts(name, tmp_path):
-    if not list(build(name).parameters()):
+    if not list(family(name).parameters()):
         pytest.skip("nothing to train: test_samples.py saves and loads it")
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))

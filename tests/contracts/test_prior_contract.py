@@ -15,7 +15,7 @@ from posterity.objectives import kl_by_weight, kl_divergence
 from posterity.posteriors import MeanField, Point
 from posterity.priors import PRIORS as REGISTERED
 from posterity.priors import (
-    RULES,
+    SCALES,
     FromPenalty,
     Gaussian,
     Laplace,
@@ -25,13 +25,13 @@ from posterity.priors import (
     Tabulated,
 )
 
-MODEL = nn.Sequential(nn.Conv1d(2, 4, 3), nn.LayerNorm(4), nn.Flatten(), nn.Linear(16, 1))
+MODEL = nn.Sequential(nn.Conv1d(2, 3, 2), nn.LayerNorm(3), nn.Flatten(), nn.Linear(6, 1))
 LAYOUT = Layout.of(MODEL)
-WEIGHTS = LAYOUT.flatten(dict(MODEL.named_parameters())).detach().double()
+WEIGHTS = 0.5 * torch.randn(LAYOUT.num_weights, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 GRID = np.linspace(-6, 8, 1401)
 TWO_HILLS = np.logaddexp(-((GRID - 1.5) ** 2), -2 * (GRID + 1) ** 2)
 PRIORS = {
-    **{f"gaussian {rule}": Gaussian(rule) for rule in RULES},
+    **{f"gaussian {rule}": Gaussian(rule) for rule in SCALES},
     "gaussian number": Gaussian(0.3),
     "gaussian centred": Gaussian(0.3, mean=-0.5),
     "gaussian pretrained": Gaussian("kaiming", mean="pretrained"),

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from posterity.core.errors import UnknownNameError, UsageError
-from posterity.core.layout import Entry, Layout, select_parameters, slots
+from posterity.core.hosting import slots
+from posterity.core.layout import Entry, Layout, select_parameters
 
 shapes = st.lists(st.lists(st.integers(1, 4), min_size=0, max_size=5).map(tuple), min_size=1, max_size=5)
 
@@ -14,7 +15,7 @@ def layout_of(shapes):
     return Layout(tuple(Entry(f"w{i}", shape, 1, 1) for i, shape in enumerate(shapes)))
 
 
-def net():
+def convolutional():
     return nn.Sequential(nn.Conv2d(3, 4, 2), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2))
 
 
@@ -81,7 +82,7 @@ def test_other_views_are_contiguous():
 
 
 def test_gradient_of_views_is_one_vector():
-    layout = Layout.of(net())
+    layout = Layout.of(convolutional())
     vector = torch.randn(layout.num_weights, dtype=torch.float64, requires_grad=True)
     sum((i + 1) * v.sum() for i, v in enumerate(layout.views(vector).values())).backward()
     expected = layout.flatten({e.name: torch.full(e.shape, i + 1.0).double() for i, e in enumerate(layout.entries)})
@@ -89,20 +90,20 @@ def test_gradient_of_views_is_one_vector():
 
 
 def test_names_sizes_and_places():
-    layout = Layout.of(net())
+    layout = Layout.of(convolutional())
     assert layout.names == ["0.weight", "0.bias", "3.weight", "3.bias"]
     assert layout.sizes == [48, 4, 8, 2]
     assert layout.num_weights == 62
     assert [e.layer for e in layout.entries] == ["0", "0", "3", "3"]
-    assert [layout.layer_at(i) for i in (0, 47, 48, 52, 61)] == [
+    assert [layout.weight_at(i) for i in (0, 47, 48, 52, 61)] == [
         "0.weight", "0.weight", "0.bias", "3.weight", "3.bias",
     ]  # fmt: skip
     with pytest.raises(IndexError):
-        layout.layer_at(62)
+        layout.weight_at(62)
 
 
 def test_fill_and_sum_by_layer():
-    layout = Layout.of(net())
+    layout = Layout.of(convolutional())
     vector = layout.fill([1, 2, 3, 4])
     assert torch.equal(vector[48:52], torch.full((4,), 2.0))
     assert {n: s.item() for n, s in layout.sum_by_layer(vector).items()} == {"0": 56, "3": 32}
@@ -125,7 +126,7 @@ def test_shared_module_has_one_place():
 
 
 def test_selection():
-    model = net()
+    model = convolutional()
     assert Layout.of(model, "3.*").names == ["3.weight", "3.bias"]
     assert Layout.of(model, ["*.bias", "0.*"]).names == ["0.weight", "0.bias", "3.bias"]
     assert Layout.of(model, lambda name, p: p.dim() == 2).names == ["3.weight"]
@@ -136,12 +137,12 @@ def test_selection():
 
 def test_pattern_without_match_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match=r"weight pattern '3\.wieght'.*Did you mean '3\.weight'"):
-        Layout.of(net(), ["0.*", "3.wieght"])
+        Layout.of(convolutional(), ["0.*", "3.wieght"])
 
 
 def test_nothing_selected():
     with pytest.raises(UsageError, match=r"no weight was selected.*0\.weight"):
-        Layout.of(net(), lambda name, p: False)
+        Layout.of(convolutional(), lambda name, p: False)
     with pytest.raises(UsageError, match="none"):
         Layout.of(nn.ReLU())
 
@@ -164,7 +165,7 @@ def test_lazy_layers_are_refused():
 
 
 def test_vectors_and_tensors_that_do_not_fit():
-    layout = Layout.of(net())
+    layout = Layout.of(convolutional())
     with pytest.raises(UsageError, match="61 weights does not fit a layout of 62"):
         layout.views(torch.zeros(61))
     tensors = layout.views(torch.zeros(62))
@@ -179,3 +180,10 @@ def test_an_embedding_that_changes_its_weights_is_refused_unless_it_stays_determ
     with pytest.raises(UsageError, match="an embedding with max_norm"):
         Layout.of(model)
     assert Layout.of(model, "1.*").num_weights == 6
+
+
+def test_consecutive_layers():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2, bias=False))
+    assert Layout.of(model).layer_sizes == [16, 8, 8]
+    assert Layout.of(model, "*.bias").layer_sizes == [4, 4]
+    assert Layout.of(nn.Linear(3, 2)).layer_sizes == [6, 2]  # at the top level each is a layer, as in sum_by_layer

@@ -102,9 +102,8 @@ def test_cifar100_uses_the_fine_label(cifar100, monkeypatch, tmp_path):
         for name, array in (("train", train), ("test", test))
     }
     small = replace(cifar.CIFAR100, arrays=sums, local=(), system=(str(folder),))
-    monkeypatch.setattr(cifar, "CIFAR100", small)
     monkeypatch.setenv("POSTERITY_CACHE", str(tmp_path / "cache"))
-    data = cifar.colour_images(small, "train")
+    data = cifar.colour_images(small, 100, "train")
     assert data.y.tolist() == [99, 0, 50]
     assert (data.num_classes, data.input_shape) == (100, (3, 32, 32))
     assert np.array_equal(data.x.numpy(), train[:, 2:].reshape(3, 3, 32, 32))

@@ -71,16 +71,36 @@ def test_large_finite_values_whose_sum_overflows_are_accepted():
 
 def test_integer_targets_mean_classification_and_floats_regression():
     labels = Dataset.from_arrays([[1], [2], [3]], [0, 1, 2])
-    assert (labels.task, labels.num_classes, labels.x.dtype, labels.y.dtype) == (
-        "classification",
-        3,
-        torch.float32,
-        torch.int64,
-    )
+    assert (labels.task, labels.num_classes, labels.y.dtype) == ("classification", 3, torch.int64)
     values = Dataset.from_arrays(np.zeros((3, 2)), np.array([0.5, 1.0, 2.0]))
     assert (values.task, values.num_classes, tuple(values.y.shape)) == ("regression", 0, (3, 1))
-    assert values.x.dtype == values.y.dtype == torch.float32
     assert Dataset.from_arrays(np.zeros((2, 2)), np.array([True, False])).num_classes == 2
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16", "float16", "float32"])
+def test_what_float32_holds_becomes_float32(dtype):
+    values = np.array([[0], [1]], dtype)
+    assert Dataset.from_arrays(values, [0.5, 1.5]).x.dtype == torch.float32
+    assert Dataset.from_arrays(np.ones((2, 1), "f4"), values, "regression").y.dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64", "float64", "longdouble"])
+def test_what_float32_does_not_hold_becomes_float64(dtype):
+    values = np.array([[2**31 - 1], [1]], dtype)
+    data = Dataset.from_arrays(values, values, "regression")
+    assert data.x.dtype == data.y.dtype == torch.float64
+    assert data.x[0].item() == data.y[0].item() == 2**31 - 1
+
+
+def test_to_changes_the_type_of_numbers_only():
+    data = Dataset.from_arrays(np.full((2, 1), 0.1), [0, 1])
+    narrow = data.to(torch.float32)
+    assert (narrow.x.dtype, narrow.y.dtype) == (torch.float32, torch.int64)
+    assert narrow.x[0].item() == np.float32(0.1)
+    tokens = Dataset(torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 1, dtype=torch.float64), "regression")
+    assert (tokens.to(torch.float32).x.dtype, tokens.to(torch.float32).y.dtype) == (torch.int64, torch.float32)
+    with pytest.raises(DataError, match=r"inputs are NaN or infinite \(as torch\.float32\) in 1 of 2 rows"):
+        Dataset(torch.tensor([[1.0], [1e300]], dtype=torch.float64), torch.ones(2), "binary").to(torch.float32)
 
 
 def test_task_and_classes_can_be_given():
@@ -140,6 +160,27 @@ def test_split_partitions_the_rows_and_repeats_with_the_seed():
     again = data.split(0.3, torch.Generator().manual_seed(4))[1]
     assert torch.equal(held.x, again.x)
     assert not torch.equal(held.x, data.split(0.3, torch.Generator().manual_seed(5))[1].x)
+
+
+def test_a_sample_has_its_rows_once_and_in_order_and_all_are_as_likely():
+    data = Dataset(torch.arange(10.0).unsqueeze(1), torch.arange(10), "classification", 10, "mine")
+    counts = torch.zeros(10)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(500):
+        some = data.sample(3, generator)
+        assert torch.equal(some.x[:, 0].long(), some.y)
+        assert (some.y.diff() > 0).all()
+        counts[some.y] += 1
+    assert ((counts / 500 - 0.3).abs() < 4 * (0.3 * 0.7 / 500) ** 0.5).all()
+    assert torch.equal(data.sample(10, generator).x, data.x)
+    one, other = (data.sample(4, torch.Generator().manual_seed(7)) for _ in range(2))
+    assert torch.equal(one.x, other.x)
+
+
+@pytest.mark.parametrize("count", [7, 0, -1])
+def test_a_sample_of_more_rows_than_there_are_or_of_none_is_refused(count):
+    with pytest.raises(DataError, match=f"cannot sample {count} of the 6 rows of data; give 1 to 6"):
+        Dataset(X, LABELS, "classification", 3).sample(count, torch.Generator())
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, 1.5, 0.01, 0.99])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posterity.core.errors import CorruptFileError, DataError, PosterityError, UsageError
-from posterity.data import load, load_test, read_inputs
+from posterity.data import Standardisation, load, load_test, read_columns, read_inputs, resolve_dataset
 from posterity.data.files import read_splits
 
 X = np.arange(20.0).reshape(10, 2)
@@ -168,7 +168,7 @@ def test_inputs_for_prediction(text, npz):
     assert read_inputs(text(CSV)).shape == (10, 3)
     assert read_inputs(text(CSV), target="kind").shape == (10, 2)
     assert read_inputs(text(CSV), target="absent").shape == (10, 3)
-    assert torch.equal(read_inputs(npz(x=X, y=X)), torch.from_numpy(X).float())
+    assert torch.equal(read_inputs(npz(x=X, y=X)), torch.from_numpy(X))
     assert read_inputs(npz(images=np.zeros((2, 1, 4, 4), np.uint8))).shape == (2, 1, 4, 4)
     assert read_inputs(npz(x=np.ones(3))).shape == (3, 1)
 
@@ -182,3 +182,83 @@ def test_unusable_inputs_are_refused(text, npz):
         read_inputs(npz(x=np.zeros((0, 3))))
     with pytest.raises(DataError, match="no column but the target 'a'"):
         read_inputs(text("a\n1\n"), target="a")
+
+
+def test_tables_of_many_columns_are_read(text):
+    """Any search of a name among all others for each of them would take hours."""
+    count = 50_000
+    names = [f"c{number}" for number in range(count)]
+    row = ",".join(["1.5"] * count)
+    path = text(",".join([*names, "y"]) + "\n" + "".join(f"{row},{y}.5\n" for y in range(5)))
+    assert load(str(path)).train.input_shape == (count,)
+    assert read_columns(path) == names
+    assert read_inputs(path, columns=names[::-1]).shape == (5, count)
+    with pytest.raises(UsageError, match=r"no column 'z'; its columns are c0, .*, c19 and 49981 more\.$"):
+        load(str(path), target="z")
+
+
+def test_columns_are_all_but_the_target(text):
+    assert read_columns(text(CSV)) == ["a", "b"]
+    assert read_columns(text(CSV), target="a") == ["b", "kind"]
+    assert read_inputs(text(CSV), columns=["b", "a"])[4].tolist() == [2.0, 4.0]
+    with pytest.raises(DataError, match="lacks the column c that the network was trained on"):
+        read_inputs(text(CSV), columns=["a", "c"])
+
+
+def test_a_header_that_cannot_be_read_is_told(tmp_path):
+    (tmp_path / "mine.csv").write_bytes(b"\xff\xfe\x00nonsense")
+    for name in ("mine.csv", "absent.csv"):
+        with pytest.raises(CorruptFileError, match=rf"cannot read .*{name} as a UTF-8"):
+            read_columns(tmp_path / name)
+
+
+def test_a_csv_keeps_digits_that_float32_does_not_have(text):
+    path = text("seconds,y\n" + "".join(f"{1_700_000_000 + row},{1e9 + row / 8}\n" for row in range(40)))
+    train = load(str(path)).train
+    scaled = Standardisation.of(train).apply(train)
+    assert len(scaled.x.unique()) == len(scaled.y.unique()) == len(train)
+    assert len(read_inputs(path, target="y").unique()) == 40
+
+
+# ---- names and paths
+
+
+def test_names_of_data_sets_stay():
+    for name in ("digits", "uci-wine", "no such set"):
+        assert resolve_dataset(name) == name
+
+
+def test_a_path_holds_in_every_folder(tmp_path, monkeypatch, npz):
+    path = npz(x=X, y=np.arange(10) % 2)
+    monkeypatch.chdir(tmp_path)
+    found = [resolve_dataset(name) for name in ("mine.npz", "./mine.npz", str(path), f"../{tmp_path.name}/mine.npz")]
+    assert set(found) == {str(path.resolve())}
+    assert resolve_dataset(found[0]) == found[0]
+    monkeypatch.chdir("/")
+    assert len(load(found[0]).train) == 8
+
+
+@pytest.mark.parametrize("name", ["DATA.CSV", "Data.Csv"])
+def test_suffixes_may_be_in_upper_case(tmp_path, monkeypatch, name):
+    (tmp_path / name).write_text(CSV)
+    monkeypatch.chdir(tmp_path)
+    path = resolve_dataset(name)
+    assert path == str(tmp_path.resolve() / name)
+    assert load(path).train.input_shape == load(name).train.input_shape == (2,)
+    np.savez(tmp_path / "x.npz", x=X, y=X[:, 0])
+    (tmp_path / "x.npz").rename(tmp_path / "X.NPZ")
+    assert len(load_test(resolve_dataset("X.NPZ"))) == 2
+
+
+def test_a_link_is_read_by_its_own_suffix_and_folders_are_resolved(tmp_path, monkeypatch):
+    (tmp_path / "store" / "deep").mkdir(parents=True)
+    (tmp_path / "store" / "blob123").write_text(CSV)
+    (tmp_path / "data.csv").symlink_to("store/blob123")
+    (tmp_path / "link").symlink_to("store/deep")
+    (tmp_path / "store" / "real.csv").write_text(CSV)
+    monkeypatch.chdir(tmp_path)
+    here = tmp_path.resolve()
+    assert resolve_dataset("data.csv") == str(here / "data.csv")
+    assert len(load(resolve_dataset("data.csv")).train) == 8
+    # Through a link, .. is the parent of where it leads.
+    assert resolve_dataset("link/../real.csv") == str(here / "store" / "real.csv")

@@ -96,6 +96,7 @@ def test_uci(name):
     splits, other = data.load(name), data.load(name, split=4)
     assert_described(name, splits)
     assert splits.train.y.shape[1] == 1
+    assert splits.train.x.dtype == splits.train.y.dtype == torch.float32
     assert not torch.equal(splits.test.x, other.test.x)
     with pytest.raises(UsageError, match=rf"split {uci.SETS[name].num_splits} of '{name}' does not exist"):
         data.load(name, split=uci.SETS[name].num_splits)

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from posterity import data
 from posterity.core.errors import CorruptFileError, FetchError, UnknownNameError, UsageError
-from posterity.data import uci
+from posterity.data import cifar, idx, synthetic, tabular, uci
 
 
 def test_names_are_described_in_order():
@@ -14,12 +15,33 @@ def test_names_are_described_in_order():
     assert {"digits", "mnist", "cifar100", "uci-protein", "and"} <= set(data.names())
 
 
+def test_the_families_share_no_name_and_the_registry_has_them_all():
+    families = [family.DATASETS for family in (cifar, idx, synthetic, tabular, uci)]
+    assert sorted(name for family in families for name in family) == data.names()
+
+
+def test_entries_say_how_they_are_loaded():
+    for family in (cifar, idx, synthetic, tabular, uci):
+        for entry in family.DATASETS.values():
+            assert (entry.load is None) == (entry.num_train == 0)
+            assert entry.load or entry.load_test
+            assert (entry.fetch is None) == (entry.origin == "embedded")
+    sizes = {info.name: (info.num_train, info.num_test) for info in data.describe()}
+    assert (sizes["mnist"], sizes["kmnist"], sizes["cifar100"]) == ((60000, 10000), (0, 10000), (50000, 10000))
+
+
+def test_only_the_truth_table_is_not_standardised():
+    embedded = [info.name for info in data.describe() if info.origin == "embedded"]
+    assert [name for name in embedded if data.load(name).raw] == ["and"]
+
+
 @pytest.mark.parametrize("info", [i for i in data.describe() if i.origin == "embedded"], ids=lambda i: i.name)
 def test_embedded_sets_are_what_their_description_says(info):
     splits = data.load(info.name)
     assert info.available
     assert (len(splits.train), len(splits.test)) == (info.num_train, info.num_test)
     for part in (splits.train, data.load_test(info.name)):
+        assert part.x.dtype == torch.float32
         assert (part.name, part.task, part.input_shape, part.num_classes) == (
             info.name,
             info.task,

@@ -60,8 +60,9 @@ def test_identity_changes_nothing():
         Dataset(torch.rand(4, 2, 3, 3), torch.tensor([0, 1, 0, 1]), "classification", 2),
     ):
         scale = Standardisation.identity(data)
-        assert torch.equal(scale.apply(data).x, data.x)
-        assert torch.equal(scale.apply(data).y, data.y)
+        assert torch.equal(scale.apply(data).x, data.x.float())
+        assert torch.equal(scale.apply(data).y, data.y if data.task == "classification" else data.y.float())
+        assert scale.apply(data).x.dtype == torch.float32
         assert scale.x_mean.shape == Standardisation.of(data).x_mean.shape
 
 
@@ -75,16 +76,19 @@ def test_the_test_part_is_standardised_with_training_statistics():
 
 def test_inputs_pass_gradients_and_leave_their_argument_alone():
     scale = Standardisation.of(regression([[0.0], [4.0]], [0.0, 2.0]))
-    x = torch.tensor([[6.0]], requires_grad=True)
-    scale.inputs(x).sum().backward()
-    assert x.grad is not None
-    assert (x.item(), x.grad.item()) == (6.0, 0.5)
+    for dtype in (torch.float32, torch.float64):
+        x = torch.tensor([[6.0], [8.0]], dtype=dtype, requires_grad=True)
+        scale.inputs(x).sum().backward()
+        assert x.grad is not None
+        assert (x.tolist(), x.grad.tolist()) == ([[6.0], [8.0]], [[0.5], [0.5]])
 
 
 def test_state_round_trip():
     scale = Standardisation.of(regression([[0.0, 1.0], [4.0, 3.0]], [0.0, 2.0]))
     again = Standardisation.from_state(scale.state())
-    assert all(torch.equal(value, again.state()[key]) for key, value in scale.state().items())
+    for key, value in scale.state().items():
+        assert torch.equal(value, again.state()[key])
+        assert value.dtype == again.state()[key].dtype == torch.float64
     with pytest.raises(CorruptFileError, match="lacks x_sd"):
         Standardisation.from_state({key: value for key, value in scale.state().items() if key != "x_sd"})
 
@@ -100,3 +104,77 @@ def test_targets_that_do_not_fit_are_refused():
     scale = Standardisation.of(regression([[0.0], [4.0]], [0.0, 2.0]))
     with pytest.raises(DataError, match="targets have 3 columns but those of the training data 1"):
         scale.targets(torch.zeros(5, 3))
+
+
+# ---- precision
+
+
+@pytest.mark.parametrize("chunk", [1, 64, 1 << 22])
+def test_digits_that_float32_does_not_have_survive(chunk, monkeypatch):
+    monkeypatch.setattr("posterity.data.validation._CHUNK_VALUES", chunk)
+    rng = np.random.default_rng(0)
+    seconds = 1_700_000_000 + rng.integers(0, 600, (200, 1))  # ten minutes; float32 has steps of 128 seconds here
+    y = rng.normal(1e9, 4, (200, 1))
+    data = regression(seconds, y)
+    scaled = Standardisation.of(data).apply(data)
+    assert scaled.x.dtype == scaled.y.dtype == torch.float32
+    np.testing.assert_allclose(scaled.x, StandardScaler().fit_transform(seconds - 1.7e9), atol=1e-5)
+    np.testing.assert_allclose(scaled.y, StandardScaler().fit_transform(y - 1e9), atol=1e-5)
+
+
+def test_a_reading_in_float32_meets_statistics_in_float64():
+    x = np.array([[2.0**24 + 1], [2.0**24 + 3]])
+    scale = Standardisation.of(regression(x, [0.0, 1.0]))
+    assert scale.inputs(torch.tensor([[2.0**24]])).tolist() == [[-2.0]]
+
+
+def test_float32_data_have_float32_statistics_and_arithmetic():
+    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)) * 7 + 1e3
+    scale = Standardisation.of(Dataset(x, torch.ones(50), "binary"))
+    assert {value.dtype for value in scale.state().values()} == {torch.float32}
+    mean, sd = x.double().mean(0).float(), x.double().std(0, correction=0).float()
+    assert torch.equal(scale.inputs(x), (x - mean) / sd)
+
+
+def test_statistics_leave_float64_data_alone():
+    x = torch.arange(12, dtype=torch.float64).reshape(2, 3, 2)
+    Standardisation.of(Dataset(x, torch.ones(2), "binary"))
+    assert torch.equal(x.flatten(), torch.arange(12, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.full(1001, 1e9 + 0.1),
+        np.where(np.arange(1001) % 2, 0.3, 0.1 + 0.2),  # not the same in the last bit
+        np.where(np.arange(1001) % 2, 1e9, np.nextafter(1e9, 2e9)),
+        np.where(np.arange(1001) % 2, 1e-170, 2e-170),  # squares underflow
+        np.where(np.arange(1001) % 2, 0.0, 5e-324),
+    ],
+)
+def test_rounding_noise_and_underflow_count_as_constant(column):
+    data = regression(column[:, None], column)
+    scale = Standardisation.of(data)
+    assert scale.x_sd.item() == scale.y_sd.item() == 1.0
+    assert scale.apply(data).x.abs().max() < 1e-6
+
+
+def test_a_small_spread_that_is_no_rounding_noise_is_kept():
+    x = np.array([[1.0], [1.0 + 1e-13], [1e-3], [1e-3 + 1e-9]])
+    assert Standardisation.of(regression(x[:2], x[:2])).x_sd.item() == pytest.approx(5e-14, rel=1e-2)
+    assert Standardisation.of(regression(x[2:] - 1e-3, x[2:])).x_sd.item() == pytest.approx(5e-10)
+
+
+def test_a_variance_that_overflows_is_refused():
+    x = torch.tensor([[0.0], [1e200]], dtype=torch.float64)
+    with pytest.raises(DataError, match="data: inputs are so large that their variance overflows; rescale"):
+        Standardisation.of(Dataset(x, torch.ones(2), "binary"))
+
+
+def test_binary_targets_become_float32_and_tokens_stay():
+    tokens = torch.tensor([[3, 1], [2, 9]])
+    data = Dataset(tokens, torch.tensor([0.0, 1.0], dtype=torch.float64), "binary")
+    for scale in (Standardisation.of(data), Standardisation.identity(data)):
+        out = scale.apply(data)
+        assert torch.equal(out.x, tokens)
+        assert (out.x.dtype, out.y.dtype) == (torch.int64, torch.float32)

@@ -1,6 +1,6 @@
 """Run by test_faults_kill.py: imports torch once, then trains in forked children that are killed with SIGKILL.
 
-    python kill_worker.py DIRECTORY SEED random COUNT | points
+    python kill_worker.py DIRECTORY SEED COUNT
 
 Prints what was done as JSON; the test compares the directories.
 """
@@ -10,33 +10,38 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import torch
 
-from posterity.experiments import Run, train, train_run
-from posterity.training import checkpoint, history
+from posterity.experiments import Run, execute
+from posterity.storage import checkpoint, history
+from posterity.training import ProlongedWarning
 
 RUN = Run(
-    dataset="digits", model="mlp", hidden=(16,), epochs=4, batch_size=200, patience=50,
-    average="hwa", average_every=3, average_start=0.2, covariance="low_rank", average_rank=4,
+    dataset="digits", model="mlp", hidden=(8,), train_rows=600, epochs=4, batch_size=150, patience=50,
+    average="hwa", average_every=3, average_start=0.2, covariance="low_rank", average_rank=4, samples=2,
 )  # fmt: skip
+SHORT = RUN.model_copy(update={"epochs": 2})
 FAILED = 77
 
+Point = tuple[object, str, int]
 
-def child(out: Path, point: tuple[object, str, int] | None = None) -> int:
-    """Start the run in `out`, or go on with it, in a forked process; returns its id."""
-    begun = (out / "config.toml").exists()
+
+def child(run: Run, out: Path, point: Point | None = None) -> int:
+    """Start `run` in `out`, or go on with it, in a forked process; returns its id."""
     identity = os.fork()
     if identity:
         return identity
     try:
         if point:
             die_at(*point)
-        train_run(RUN, out, resume=begun, overwrite=not begun, checkpoint_seconds=0)
+        execute(run, out, resume=True, checkpoint_seconds=0, samples=2)
     except BaseException as error:
         print(repr(error), file=sys.stderr, flush=True)
         os._exit(FAILED)
@@ -72,46 +77,74 @@ def at_random(folder: Path, seed: int, count: int) -> list[str]:
     """`count` kills at random moments; a run that comes to its end is followed by another one."""
     choose = random.Random(seed)
     began = time.monotonic()
-    outcomes = [finish(child(folder / "whole"))]
+    outcomes = [finish(child(RUN, folder / "whole"))]
     duration, number = time.monotonic() - began, 0
     while outcomes.count("SIGKILL") < count:
-        identity = child(folder / f"random-{number}")
+        identity = child(RUN, folder / f"random-{number}")
         time.sleep(choose.uniform(0, 0.5) * duration)
         os.kill(identity, signal.SIGKILL)  # not yet waited for, so that the id cannot be another's
         outcomes.append(finish(identity))
         number += outcomes[-1] == "finished"
-    outcomes.append(finish(child(folder / f"random-{number}")))
+    outcomes.append(finish(child(RUN, folder / f"random-{number}")))
     return outcomes
 
 
 def at_points(folder: Path) -> list[str]:
     """A kill before or after each of the calls that touch the disk."""
-    points = [
-        (owner, name, call)
-        for owner, name, calls in (
-            (checkpoint, "save_file", (1, 2, 3, 20)),
-            (checkpoint, "_sha256", (2,)),
-            (checkpoint, "_flush", (2, 5, 6, 7, 8)),
-            (checkpoint.shutil, "rmtree", (5, 6, 7, 8)),
-            (Path, "rename", (2, 3)),
-            (history.History, "append", (1, 2, 4)),
-            (os, "replace", (1, 2)),
-        )
-        for call in calls
-    ]
+    points = points_of(
+        (checkpoint, "save_file", (1, 2, 3, 14)),
+        (checkpoint, "sha256", (2,)),
+        (checkpoint, "flush", (2, 5, 6, 7, 8)),
+        (checkpoint.shutil, "rmtree", (5, 6, 7, 8)),
+        (Path, "rename", (2, 3)),
+        (history.History, "append", (1, 2, 4)),
+        (os, "replace", (1, 2, 3)),
+    )
     outcomes = []
     for number, point in enumerate(points):
         out = folder / f"point-{number}"
-        outcomes.append(finish(child(out, point)))
+        outcomes.append(finish(child(RUN, out, point)))
         if not (out / "summary.json").exists():
-            outcomes.append(finish(child(out)))
+            outcomes.append(finish(child(RUN, out)))
     return outcomes
 
 
+def prolonged(folder: Path) -> list[str]:
+    """Finished runs that are prolonged, and killed meanwhile."""
+    points = points_of(
+        (checkpoint, "save_file", (1, 4)),
+        (Path, "rename", (1, 2)),
+        (history.History, "append", (1, 2)),
+        (os, "replace", (1, 2, 3)),
+    )
+    begun = folder / "prolonged"
+    outcomes = [finish(child(SHORT, begun))]
+    for number in range(len(points)):
+        shutil.copytree(begun, folder / f"prolonged-{number}")
+    outcomes.append(finish(child(RUN, begun)))
+    for number, point in enumerate(points):
+        out = folder / f"prolonged-{number}"
+        outcomes += [finish(child(RUN, out, point)), finish(child(RUN, out))]
+    return outcomes
+
+
+def points_of(*calls: tuple[object, str, tuple[int, ...]]) -> list[Point]:
+    return [(owner, name, number) for owner, name, numbers in calls for number in numbers]
+
+
+def prepare() -> None:
+    """What every child would do anew: imports on first use, reading the data."""
+    torch.optim.Adam([torch.zeros(1)])
+    for name, function in (("execute", "build_data"), ("evaluate", "load_test")):
+        module = sys.modules[f"posterity.experiments.{name}"]
+        found = getattr(module, function)(RUN)
+        setattr(module, function, lambda run, found=found: found)
+
+
 if __name__ == "__main__":
-    torch.optim.Adam([torch.zeros(1)])  # imports much on first use
-    parts = train.build_data(RUN)
-    train.build_data = lambda run: parts
-    place, start = Path(sys.argv[1]), int(sys.argv[2])
-    result = at_points(place) if sys.argv[3] == "points" else at_random(place, start, int(sys.argv[4]))
-    print(json.dumps(result))
+    warnings.simplefilter("ignore", ProlongedWarning)
+    prepare()
+    place, start, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    print(
+        json.dumps({"random": at_random(place, start, number), "points": at_points(place), "longer": prolonged(place)})
+    )

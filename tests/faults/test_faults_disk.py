@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import os
 import resource
@@ -15,7 +16,8 @@ import torch
 
 import posterity as pt
 from posterity.core.errors import NonFiniteError
-from posterity.training import Checkpoints, loop
+from posterity.storage import Checkpoints
+from posterity.training import loop
 
 STATE_BYTES = 20_000  # less than a checkpoint of the tiny network, more than everything else that is written
 
@@ -99,6 +101,7 @@ def small_disk(tmp_path):
     if done.returncode:
         pytest.skip(f"cannot mount a file system here: {done.stderr.strip()}")
     yield disk
+    gc.collect()  # what is mapped from a checkpoint goes with the exception that holds it
     subprocess.run(["umount", disk], check=True)
 
 
@@ -119,7 +122,7 @@ def test_no_space_for_the_history(begun, cli, tmp_path, monkeypatch, checkpoint_
         raise OSError(28, "No space left on device", str(self.path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("posterity.training.history.History.append", fail)
+        patch.setattr("posterity.storage.history.History.append", fail)
         done = cli("train", "--out", out, "--resume", "--quiet")
     assert done.code == 1
     assert "No space left" in done.err

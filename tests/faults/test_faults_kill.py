@@ -5,116 +5,181 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from posterity.training import Checkpoints
+from posterity.storage import Checkpoints
 
-WORKER = Path(__file__).with_name("kill_worker.py")
+WORKERS = Path(__file__).parent
 LONG = ("--dataset", "digits", "--model", "mlp", "--hidden", "16", "--epochs", "60")
 
 
-def work(folder, *arguments):
+@pytest.fixture
+def memory():
+    """A folder in memory if there is one: who is killed loses what it had not written, not what it had not flushed."""
+    shared = Path("/dev/shm")
+    usable = shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 2**26
+    with tempfile.TemporaryDirectory(dir=shared if usable else None) as folder:
+        yield Path(folder)
+
+
+def test_twenty_kills_at_random_moments_and_one_at_each_write(memory, checkpoint_bytes, records):
     done = subprocess.run(
-        [sys.executable, WORKER, folder, *map(str, arguments)], capture_output=True, text=True, timeout=300
+        [sys.executable, WORKERS / "kill_worker.py", memory, "12345", "20"], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), done.stderr
+    outcomes = json.loads(done.stdout)
+    for found in outcomes.values():
+        assert {*found} == {"SIGKILL", "finished"}, done.stderr
+        assert found[-1] == "finished"
+    assert outcomes["random"].count("SIGKILL") == 20
+    assert outcomes["points"].count("SIGKILL") >= 20
+    assert outcomes["longer"].count("SIGKILL") == 9
+    runs = {kind: sorted(memory.glob(f"{kind}*")) for kind in ("random", "point", "prolonged")}
+    assert len(runs["point"]) > 20
+    assert len(runs["prolonged"]) == 10
+    for kind, found in runs.items():
+        # A finished run with patience is prolonged from its best weights, and so does not end as one at once.
+        whole = memory / ("prolonged" if kind == "prolonged" else "whole")
+        for run in found:
+            assert checkpoint_bytes(run) == checkpoint_bytes(whole), run.name
+            assert records(run / "history.jsonl") == records(whole / "history.jsonl"), run.name
+            assert [r["epoch"] for r in records(run / "history.jsonl")] == [1, 2, 3, 4]
+            assert (run / "config.toml").read_bytes() == (whole / "config.toml").read_bytes()
+            summaries = [json.loads((folder / "summary.json").read_text()) for folder in (run, whole)]
+            assert summaries[0]["stopped"] == "epochs"
+            assert summaries[0]["evaluation"] == summaries[1]["evaluation"]
 
 
-def test_twenty_kills_at_random_moments_and_one_at_each_write(tmp_path, checkpoint_bytes, records):
-    outcomes, errors = work(tmp_path, 12345, "random", 20)
-    assert outcomes.count("SIGKILL") == 20
-    assert {*outcomes} == {"SIGKILL", "finished"}, errors
-    assert outcomes[-1] == "finished"
-    outcomes, errors = work(tmp_path, 0, "points")
-    assert {*outcomes} == {"SIGKILL", "finished"}, errors
-    assert outcomes.count("SIGKILL") >= 20
-    whole = tmp_path / "whole"
-    runs = sorted(tmp_path.iterdir())
-    assert len(runs) > 20
-    for run in runs:
-        assert checkpoint_bytes(run) == checkpoint_bytes(whole), run.name
-        assert records(run / "history.jsonl") == records(whole / "history.jsonl"), run.name
-        assert [r["epoch"] for r in records(run / "history.jsonl")] == [1, 2, 3, 4]
-        assert (run / "config.toml").read_bytes() == (whole / "config.toml").read_bytes()
-        assert json.loads((run / "summary.json").read_text())["stopped"] == "epochs"
+class Process:
+    """A command that runs in a process of its own."""
 
+    def __init__(self, worker, folder, arguments):
+        self.worker, self.files = worker, (folder / "printed", folder / "errors")
+        printed, errors = map(str, self.files)
+        self.pid = self.tell({"start": [*map(str, arguments)], "printed": printed, "errors": errors})
 
-def start(out, *options):
-    program = [sys.executable, "-c", "from posterity.cli import main; main()"]
-    command = [*program, "train", *LONG, "--quiet", "--out", str(out), *map(str, options)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def tell(self, request):
+        self.worker.stdin.write(json.dumps(request) + "\n")
+        self.worker.stdin.flush()
+        return json.loads(self.worker.stdout.readline())
 
+    @property
+    def code(self):
+        """None while it lives."""
+        return self.tell({"ask": self.pid})
 
-def wait_until(process, condition):
-    limit = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < limit
-        time.sleep(0.002)
+    def send(self, number):
+        if self.code is None:  # nobody has waited for it, so that the id cannot be another's
+            os.kill(self.pid, number)
+
+    def wait_until(self, condition):
+        limit = time.monotonic() + 120
+        while not condition():
+            assert self.code is None, self.read()
+            assert time.monotonic() < limit
+            time.sleep(0.002)
+
+    def finish(self):
+        limit = time.monotonic() + 60
+        while self.code is None and time.monotonic() < limit:
+            time.sleep(0.002)
+        return self.code
+
+    def read(self):
+        return [file.read_text() for file in self.files]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """The undisturbed run, begun in a process of its own, and the time it took."""
-    out = tmp_path_factory.mktemp("whole") / "run"
-    process = start(out, "--json")
-    printed, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    return out, json.loads(printed)
+def worker():
+    command = [sys.executable, WORKERS / "command_worker.py"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
 
 
-def check_resumed(cli, out, whole, checkpoint_bytes, records):
+@pytest.fixture
+def start(worker, tmp_path):
+    """`posterity train` in a process of its own, which is killed if it outlives the test."""
+    begun = []
+
+    def run(out, *options):
+        begun.append(Process(worker, tmp_path, ["train", "--quiet", "--out", out, *options]))
+        return begun[-1]
+
+    yield run
+    for process in begun:
+        process.send(signal.SIGKILL)
+        assert process.finish() is not None
+
+
+def lines(out):
+    file = out / "history.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def signalled(process, out, number, code):
+    """The step after which a run ends in good order on a signal, soon after its next epoch."""
+    before = lines(out)
+    process.wait_until(lambda: lines(out) > before)
+    process.send(number)
+    assert process.finish() == code
+    printed, errors = process.read()
+    assert printed == ""
+    return int(re.search(rf"stopped by {number.name} after step (\d+); continue with --resume", errors)[1])
+
+
+def test_signals_end_a_run_in_good_order_and_a_kill_leaves_it_whole(
+    cli, start, tmp_path, checkpoint_bytes, records, newest
+):
+    """One run: SIGTERM, resumed and SIGINT, resumed and SIGKILL, resumed to its end."""
+    whole = cli("train", *LONG, "--quiet", "--out", "whole", "--json")
+    assert whole.code == 0, whole.err
+    total = json.loads((tmp_path / "whole" / "summary.json").read_text())["last"]["step"]
+    out = tmp_path / "run"
+    rarely = ("--checkpoint-seconds", 1000, "--json")
+    first = signalled(start(out, *LONG, *rarely), out, signal.SIGTERM, 143)
+    assert newest(out)["step"] == first
+    second = signalled(start(out, "--resume", *rarely), out, signal.SIGINT, 130)
+    assert newest(out)["step"] == second
+    assert 0 < first < second < total
+    killed_while_it_holds_the_lock(cli, start(out, "--resume", "--checkpoint-seconds", 0), out, second + 20)
     done = cli("train", "--out", out, "--resume", "--json")
     assert done.code == 0, done.err
-    expected, printed = whole
-    assert {**done.json, "run": ""} == {**printed, "run": ""}
-    assert checkpoint_bytes(out) == checkpoint_bytes(expected)
-    assert records(out / "history.jsonl") == records(expected / "history.jsonl")
+    assert {**done.json, "run": ""} == {**whole.json, "run": ""}
+    assert checkpoint_bytes(out) == checkpoint_bytes(tmp_path / "whole")
+    assert records(out / "history.jsonl") == records(tmp_path / "whole" / "history.jsonl")
 
 
-def test_sigkill_of_the_command(cli, tmp_path, whole, checkpoint_bytes, records):
+def killed_while_it_holds_the_lock(cli, process, out, step):
     """While it lives nobody else may write there; when it is dead the lock is free."""
-    out = tmp_path / "run"
-    process = start(out, "--checkpoint-seconds", 0)
-    try:
-        wait_until(process, lambda: Checkpoints(out / "checkpoint").names()[-1:] > ["step-00000020"])
-        os.kill(process.pid, signal.SIGSTOP)
-        for option in ("--resume", "--overwrite"):
-            refused = cli("train", "--out", out, option)
-            assert refused.code == 2
-            assert f"in use by another process (id {process.pid})" in refused.err
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    check_resumed(cli, out, whole, checkpoint_bytes, records)
+    process.wait_until(lambda: Checkpoints(out / "checkpoint").names()[-1:] > [f"step-{step:08d}"])
+    process.send(signal.SIGSTOP)
+    for option in ("--resume", "--overwrite"):
+        refused = cli("train", "--out", out, option)
+        assert refused.code == 2
+        assert f"in use by another process (id {process.pid})" in refused.err
+    process.send(signal.SIGKILL)
+    assert process.finish() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_signals_end_the_run_in_good_order(cli, tmp_path, whole, checkpoint_bytes, records, newest, number, code):
+def test_a_run_whose_directory_another_process_has_made_anew_leaves_it_alone(train, start, tmp_path):
     out = tmp_path / "run"
-    process = start(out, "--checkpoint-seconds", 1000, "--json")
-    try:
-        wait_until(process, lambda: (out / "history.jsonl").exists())
-        process.send_signal(number)
-        printed, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == code
+    process = start(out, *LONG, "--checkpoint-seconds", 1000)
+    process.wait_until(lambda: lines(out) > 0)
+    process.send(signal.SIGSTOP)
+    shutil.rmtree(out)
+    assert train(out, "--seed", 3).code == 0
+    files = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    process.send(signal.SIGCONT)
+    assert process.finish() == 1
+    printed, errors = process.read()
     assert printed == ""
-    step = int(re.search(rf"stopped by {number.name} after step (\d+); continue with --resume", errors)[1])
-    assert 0 < step < whole_steps(whole)
-    assert newest(out)["step"] == step
-    check_resumed(cli, out, whole, checkpoint_bytes, records)
-
-
-def whole_steps(whole):
-    return json.loads((whole[0] / "summary.json").read_text())["last"]["step"]
+    assert re.fullmatch(r"error: .*run is no longer this run's: .*; nothing more is written there\n", errors)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == files

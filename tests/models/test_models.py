@@ -3,7 +3,18 @@ import torch
 from torch import nn
 
 from posterity.core.errors import UnknownNameError, UsageError
-from posterity.models import MODELS, MeanFieldNet, build_model, cnn, lenet5, mean_field, mlp, perceptron
+from posterity.models import (
+    MODELS,
+    MeanFieldNet,
+    build_model,
+    check_model_options,
+    cnn,
+    lenet5,
+    mean_field,
+    mlp,
+    model_options,
+    perceptron,
+)
 
 
 def count(model):
@@ -139,3 +150,19 @@ def test_unknown_names_suggest_the_nearest():
         build_model("lenet", (1, 28, 28), 10)
     with pytest.raises(UnknownNameError, match="Did you mean 'relu'"):
         mlp((3,), 2, activation="rely")
+
+
+def test_options_by_name():
+    assert model_options("mlp") == {"hidden": (400, 400), "activation": "relu"}
+    assert model_options("cnn") == {"width": 32}
+    assert model_options("lenet5") == {}
+    for name in MODELS:
+        check_model_options(name, model_options(name))
+    with pytest.raises(UnknownNameError, match=r"unknown option of model 'mlp' 'hiden'.*Did you mean 'hidden'"):
+        build_model("mlp", (3,), 2, hiden=(3,))
+    with pytest.raises(UsageError, match="model 'lenet5' takes no options, but was given width"):
+        build_model("lenet5", (1, 28, 28), 2, width=3)
+    with pytest.raises(UsageError, match="option hidden of model 'mlp' takes numbers such as 400:400, not 8"):
+        check_model_options("mlp", {"hidden": 8})
+    with pytest.raises(UnknownNameError, match="Did you mean 'lenet5'"):
+        model_options("lenet")

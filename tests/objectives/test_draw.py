@@ -11,10 +11,10 @@ from posterity.objectives import draw, draw_low_rank, draw_with_kl, kl_divergenc
 CENTRES = {"zero": 0.0, "number": 0.7, "pretrained": "pretrained"}
 
 
-def build(centre=0.0, posterior="mean_field"):
+def perturbed(centre=0.0, posterior="mean_field"):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(2, 3, 2), nn.Tanh(), nn.Flatten(), nn.Linear(12, 2)).double()
-    net = pt.bayesian(model, prior=pt.Gaussian("kaiming", mean=centre), posterior=posterior, seed=3)
+    net = pt.bayesian(model, prior=pt.Gaussian("kaiming", mean=centre), posterior=posterior, rho=-10.0, seed=3)
     with torch.no_grad():
         for parameter in net.posterior.parameters():
             parameter += torch.randn_like(parameter)
@@ -46,7 +46,7 @@ def both(net, samples, function):
 def test_gradient_equals_autograd(centre, samples, posterior, factor, few, monkeypatch):
     monkeypatch.setattr(draw, "FEW_WEIGHTS", few)
     monkeypatch.setattr(draw_low_rank, "BLOCK", 7)
-    net = build(centre, posterior)
+    net = perturbed(centre, posterior)
     direction = torch.randn(net.num_weights, dtype=torch.float64)
     loss = lambda w, kl: (torch.sin(w) * direction).mean() + factor * kl  # noqa: E731
     for a, b in zip(*both(net, samples, loss), strict=True):
@@ -70,7 +70,7 @@ def test_low_rank_in_single_precision(size):
 
 
 def test_shapes_and_value_of_the_handle():
-    net = build()
+    net = perturbed()
     views, handle = draw_with_kl(net, 1)
     assert {n: tuple(v.shape) for n, v in views.items()} == {e.name: e.shape for e in net.layout.entries}
     assert views["0.weight"].is_contiguous(memory_format=torch.channels_last)
@@ -80,7 +80,7 @@ def test_shapes_and_value_of_the_handle():
 
 @pytest.mark.parametrize("samples", [1, 3])
 def test_unused_weights_get_the_gradient_of_the_kl_alone(samples):
-    net, twin = build(0.7), build(0.7)
+    net, twin = perturbed(0.7), perturbed(0.7)
     views, handle = draw_with_kl(net, samples)
     (views["3.bias"].square().sum() + 2 * handle).backward()
     (2 * kl_divergence(twin.posterior, twin.prior)).backward()
@@ -90,7 +90,7 @@ def test_unused_weights_get_the_gradient_of_the_kl_alone(samples):
 
 
 def test_gradients_shared_with_others_are_left_alone():
-    net = build(0.7)
+    net = perturbed(0.7)
     views, handle = draw_with_kl(net, 1)
     other = torch.zeros(2, dtype=torch.float64, requires_grad=True)
     factor = torch.tensor([3.0, 4.0], dtype=torch.float64)
@@ -100,7 +100,7 @@ def test_gradients_shared_with_others_are_left_alone():
 
 @pytest.mark.parametrize("hooks", [nullcontext, torch.autograd.graph.save_on_cpu])
 def test_a_second_backward_is_right_or_refused(hooks):
-    net = build()
+    net = perturbed()
     with hooks():  # autograd does not see changes under them
         views, handle = draw_with_kl(net, 1)
     loss = sum(v.sin().sum() for v in views.values()) + handle
@@ -114,7 +114,7 @@ def test_a_second_backward_is_right_or_refused(hooks):
 
 @pytest.mark.parametrize("samples", [1, 3])
 def test_gradient_equals_differences_of_the_loss(samples):
-    net = build("pretrained")
+    net = perturbed("pretrained")
     with torch.no_grad():
         net.posterior.rho[:4] = -1.0
     x, y = torch.randn(3, 2, 3, 3, dtype=torch.float64), torch.tensor([0, 1, 1])
@@ -136,7 +136,7 @@ def test_gradient_equals_differences_of_the_loss(samples):
 
 
 def test_changing_the_weights_before_backward_is_refused():
-    net = build()
+    net = perturbed()
     views, handle = draw_with_kl(net, 1)
     with torch.no_grad():
         net.posterior.mean += 1

@@ -13,12 +13,6 @@ X = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(12) % 2
 
 
-def build(posterior="mean_field", **options):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-    return pt.bayesian(model, posterior=posterior, rho=-2.0, seed=1, **options)
-
-
 def elbo(net, samples=1, **options):
     return pt.negative_elbo(net, pt.Categorical(), X, Y, num_data=40, samples=samples, **options)
 
@@ -29,8 +23,8 @@ def gradients(net):
 
 @pytest.mark.parametrize("posterior", ["mean_field", "point"])
 @pytest.mark.parametrize(("temperature", "kl_weight"), [(1.0, 1.0), (0.3, 1.7), (0.0, 1.0), (1.0, 0.0)])
-def test_total_by_its_parts(posterior, temperature, kl_weight):
-    net = build(posterior)
+def test_total_by_its_parts(network, posterior, temperature, kl_weight):
+    net = network(posterior=posterior)
     loss = elbo(net, 3, temperature=temperature, kl_weight=kl_weight)
     kl = kl_divergence(net.posterior, net.prior)
     torch.testing.assert_close(loss.kl, kl)
@@ -40,8 +34,8 @@ def test_total_by_its_parts(posterior, temperature, kl_weight):
     assert (loss.temperature, loss.kl_weight, loss.num_data) == (temperature, kl_weight, 40)
 
 
-def test_nll_is_that_of_the_drawn_weights():
-    net = build()
+def test_nll_is_that_of_the_drawn_weights(network):
+    net = network()
     weights = copy.deepcopy(net).draw(4)
     loss = elbo(net, 4)
     expected = torch.stack([nn.functional.cross_entropy(net.call(w, X), Y) for w in weights]).mean()
@@ -52,8 +46,8 @@ def test_nll_is_that_of_the_drawn_weights():
 @pytest.mark.parametrize("posterior", ["mean_field", "point"])
 @pytest.mark.parametrize("samples", [1, 4])
 @pytest.mark.parametrize("temperature", [0.0, 0.5])
-def test_backward_is_the_totals(posterior, samples, temperature):
-    nets = [build(posterior) for _ in range(4)]
+def test_backward_is_the_totals(network, posterior, samples, temperature):
+    nets = [network(posterior=posterior) for _ in range(4)]
     elbo(nets[0], samples, temperature=temperature).backward()
     elbo(nets[1], samples, temperature=temperature).total.backward()
     (2 * elbo(nets[2], samples, temperature=temperature).total).backward()
@@ -66,8 +60,8 @@ def test_backward_is_the_totals(posterior, samples, temperature):
         torch.testing.assert_close(a, reference)
 
 
-def test_backward_accumulates():
-    once, twice = build(), build()
+def test_backward_accumulates(network):
+    once, twice = network(), network()
     elbo(once).backward()
     state = copy.deepcopy(twice.noise_source)
     elbo(twice).backward()
@@ -77,8 +71,8 @@ def test_backward_accumulates():
         torch.testing.assert_close(2 * a, b)
 
 
-def test_reading_the_parts_does_not_change_the_gradient():
-    quiet, read = build(), build()
+def test_reading_the_parts_does_not_change_the_gradient(network):
+    quiet, read = network(), network()
     elbo(quiet).backward()
     loss = elbo(read)
     assert loss.kl > 0
@@ -90,8 +84,8 @@ def test_reading_the_parts_does_not_change_the_gradient():
 
 @pytest.mark.parametrize("name", [name for name, recipe in OPTIMIZERS.items() if not recipe.needs])
 @pytest.mark.parametrize("group", ["mean", "sd"])
-def test_kl_after_a_step_is_refused(name, group):
-    net = build()
+def test_kl_after_a_step_is_refused(network, name, group):
+    net = network()
     optimizer = build_optimizer(name, [{"params": net.posterior.groups()[group]}], lr=0.1)
     loss, read = elbo(net), elbo(net)
     value = read.kl.item()
@@ -111,16 +105,16 @@ def test_learnt_noise_gets_its_gradient():
     assert likelihood.rho.grad.abs() > 0
 
 
-def test_temperature_zero_leaves_the_prior_out():
-    narrow, wide = (build(prior=pt.Gaussian(scale)) for scale in (1e-3, 10.0))
+def test_temperature_zero_leaves_the_prior_out(network):
+    narrow, wide = (network(prior=pt.Gaussian(scale)) for scale in (1e-3, 10.0))
     for net in (narrow, wide):
         elbo(net, temperature=0.0).backward()
     for a, b in zip(gradients(narrow), gradients(wide), strict=True):
         assert torch.equal(a, b)
 
 
-def test_point_with_temperature_one_is_map():
-    net = build("point", prior=pt.Gaussian(0.5))
+def test_point_with_temperature_one_is_map(network):
+    net = network(posterior="point", prior=pt.Gaussian(0.5))
     loss = elbo(net)
     log_prior = torch.distributions.Normal(0, 0.5).log_prob(net.posterior.mean).sum()
     joint = -nn.functional.cross_entropy(net(X), Y) * 40 + log_prior
@@ -132,9 +126,9 @@ def test_point_with_temperature_one_is_map():
     [{"num_data": 0}, {"samples": 0}, {"temperature": -1.0}, {"temperature": float("nan")}],
     ids=str,
 )
-def test_wrong_values(wrong):
+def test_wrong_values(network, wrong):
     with pytest.raises(UsageError):
-        pt.negative_elbo(build(), pt.Categorical(), X, Y, **{"num_data": 12, **wrong})
+        pt.negative_elbo(network(), pt.Categorical(), X, Y, **{"num_data": 12, **wrong})
 
 
 def test_printing_is_one_line_and_costs_no_error():

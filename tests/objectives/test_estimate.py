@@ -60,8 +60,8 @@ def test_local_and_flipout_fall_with_the_batch():
     for estimator, expected in (("sample", 1.0), ("local", 0.5), ("flipout", 0.5)):
         net, x, y = optimum()
         options = {"estimator": estimator, "temperature": 0.0}
-        once = gradients(net, x, y, 500, **options)[:, :3].var(0).sum()
-        twice = gradients(net, torch.cat([x, x]), torch.cat([y, y]), 500, **options)[:, :3].var(0).sum()
+        once = gradients(net, x, y, 300, **options)[:, :3].var(0).sum()
+        twice = gradients(net, torch.cat([x, x]), torch.cat([y, y]), 300, **options)[:, :3].var(0).sum()
         ratio = twice / once
         # Flipout shares |eps|, so that a part of its variance stays.
         assert ratio == pytest.approx(expected, rel=0.25) if estimator != "flipout" else ratio < 0.8
@@ -155,17 +155,6 @@ def test_temperature_zero_with_underflown_sds():
         x, y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
         pt.negative_elbo(net, pt.Categorical(), x, y, num_data=4, gradient=kind, temperature=0.0).backward()
         assert all(p.grad.isfinite().all() for p in net.posterior.parameters()), kind
-
-
-def test_moving_baseline_is_the_average_of_what_went_before():
-    baseline = pt.MovingBaseline(decay=0.5)
-    assert baseline.next("nll", torch.tensor([1.0, 3.0])) == 0.0
-    assert baseline.next("nll", torch.tensor([5.0])) == 2.0
-    assert baseline.next("nll", torch.tensor([0.0])) == pytest.approx((0.5 * 2 + 5) / 1.5)
-    assert baseline.next("kl", torch.tensor([7.0])) == 0.0
-    other = pt.MovingBaseline(decay=0.5)
-    other.restore(baseline.state())
-    assert other.next("nll", torch.tensor([0.0])) == baseline.next("nll", torch.tensor([0.0]))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from posterity.objectives import elbo_gap, exact_elbo, limit_functional, negativ
 from posterity.objectives.mean_field_limit import activation_moments
 
 
-def network(width=16, inputs=3, outputs=2, *, activation="relu", sd=0.5, seed=0, **options):
+def mean_field_network(width=16, inputs=3, outputs=2, *, activation="relu", sd=0.5, seed=0, **options):
     torch.manual_seed(seed)
     model = mean_field((inputs,), outputs, hidden=(width,), activation=activation).double()
     return pt.bayesian(model, prior=math.sqrt(0.2), relative_sd=sd, seed=seed, **options)
@@ -51,7 +51,7 @@ def test_activation_moments_against_integration(name, mean, sd):
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_output_moments_against_sampling(activation):
-    net, (x, _) = network(activation=activation), data()
+    net, (x, _) = mean_field_network(activation=activation), data()
     with torch.no_grad():
         mean, variance = output_moments(net, x)
         outputs = net.outputs(x, samples=20_000)
@@ -61,7 +61,7 @@ def test_output_moments_against_sampling(activation):
 
 
 def test_an_input_of_zeros_has_moments_and_gradients():
-    net, (x, y) = network(), data()
+    net, (x, y) = mean_field_network(), data()
     mean, variance = output_moments(net, 0 * x)
     assert torch.cat([mean, variance]).abs().max() < 1e-100
     exact_elbo(net, pt.GaussianNoise(0.3, num_targets=2), 0 * x, y, temperature=1.0).backward()
@@ -70,7 +70,7 @@ def test_an_input_of_zeros_has_moments_and_gradients():
 
 def test_gaussian_gap_by_its_definition():
     """elbo = the mean of many negative ELBOs; limit by hand from the expected outputs; gap = sum Var f / 2 s^2."""
-    net, (x, y) = network(), data()
+    net, (x, y) = mean_field_network(), data()
     likelihood, eta, s = pt.GaussianNoise(0.3, num_targets=2), 0.7, 0.3
     found = elbo_gap(net, likelihood, x, y, temperature=eta)
     with torch.no_grad():
@@ -88,7 +88,7 @@ def test_gaussian_gap_by_its_definition():
 
 def test_sampled_gap_agrees_with_the_closed_form():
     """Input-dependent noise that is constant (its outputs have zero weights) is sampled, and known exactly."""
-    net, (x, y) = network(outputs=4), data()
+    net, (x, y) = mean_field_network(outputs=4), data()
     with torch.no_grad():
         views = [net.layout.views(p) for p in (net.posterior.mean, net.posterior.rho)]
         views[0]["outer.weight"][2:] = 0
@@ -102,7 +102,7 @@ def test_sampled_gap_agrees_with_the_closed_form():
 
 
 def test_categorical_gap_against_plain_sampling():
-    net, (x, _) = network(outputs=3, width=8, sd=1.0), data()
+    net, (x, _) = mean_field_network(outputs=3, width=8, sd=1.0), data()
     y = torch.tensor([0, 1, 2, 0, 1, 2, 0])
     found = elbo_gap(net, pt.Categorical(), x, y, temperature=0.5, samples=1000)
     with torch.no_grad():
@@ -121,9 +121,9 @@ def test_the_gap_falls_like_one_over_the_width(likelihood):
     x, y = data()
     if isinstance(likelihood, pt.Categorical):
         y = torch.tensor([0, 1, 0, 1, 1, 0, 0])
-    small, gaps = network(width=4), []
+    small, gaps = mean_field_network(width=4), []
     for times in (1, 4, 16):
-        net = network(width=4 * times)
+        net = mean_field_network(width=4 * times)
         with torch.no_grad():
             for ours, theirs in ((net.posterior.mean, small.posterior.mean), (net.posterior.rho, small.posterior.rho)):
                 views, kept = net.layout.views(ours), small.layout.views(theirs)
@@ -141,14 +141,14 @@ def test_the_gap_falls_like_one_over_the_width(likelihood):
 def test_the_gap_does_not_depend_on_temperature_and_vanishes_with_the_spread():
     x, y = data()
     likelihood = pt.GaussianNoise(0.5, num_targets=2)
-    net = network()
+    net = mean_field_network()
     assert elbo_gap(net, likelihood, x, y, temperature=0.1).gap == elbo_gap(net, likelihood, x, y, temperature=9.0).gap
-    gaps = [elbo_gap(network(sd=sd), likelihood, x, y, temperature=1.0).gap for sd in (1e-1, 1e-2, 1e-3)]
+    gaps = [elbo_gap(mean_field_network(sd=sd), likelihood, x, y, temperature=1.0).gap for sd in (1e-1, 1e-2, 1e-3)]
     assert gaps == pytest.approx([gaps[0], gaps[0] / 100, gaps[0] / 10_000], rel=0.05)
 
 
 def test_a_part_of_the_data_is_scaled_up():
-    net, (x, y) = network(), data()
+    net, (x, y) = mean_field_network(), data()
     likelihood = pt.GaussianNoise("learnt", num_targets=2).double()
     whole = elbo_gap(net, likelihood, x.repeat(3, 1), y.repeat(3, 1), temperature=0.5)
     part = elbo_gap(net, likelihood, x, y, num_data=21, temperature=0.5)
@@ -156,7 +156,7 @@ def test_a_part_of_the_data_is_scaled_up():
 
 
 def test_the_functionals_are_differentiable():
-    net, (x, y) = network(width=3), data(n=2)
+    net, (x, y) = mean_field_network(width=3), data(n=2)
     likelihood = pt.GaussianNoise(0.5, num_targets=2)
     for functional in (limit_functional, exact_elbo):
         net.zero_grad()
@@ -178,12 +178,14 @@ def test_other_networks_and_likelihoods_are_refused():
     with pytest.raises(UsageError, match=r"mean-field network.*Sequential"):
         output_moments(pt.bayesian(mlp((3,), 2).double()), x)
     with pytest.raises(UsageError, match="point"):
-        output_moments(network(sd=None, posterior="point"), x)
+        output_moments(mean_field_network(sd=None, posterior="point"), x)
     with pytest.raises(UsageError, match="all its weights"):
-        output_moments(network(select="outer.*"), x)
+        output_moments(mean_field_network(select="outer.*"), x)
     with pytest.raises(UsageError, match=r"closed form.*categorical"):
-        exact_elbo(network(), pt.Categorical(), x, torch.zeros(7, dtype=torch.int64), temperature=1.0)
+        exact_elbo(mean_field_network(), pt.Categorical(), x, torch.zeros(7, dtype=torch.int64), temperature=1.0)
     with pytest.raises(UsageError, match="at least 2"):
-        elbo_gap(network(), pt.Categorical(), x, torch.zeros(7, dtype=torch.int64), temperature=1.0, samples=1)
-    assert np.isfinite(elbo_gap(network(), likelihood, x, y, temperature=1.0).elbo)
-    assert isinstance(network().model.activation, nn.ReLU)
+        elbo_gap(
+            mean_field_network(), pt.Categorical(), x, torch.zeros(7, dtype=torch.int64), temperature=1.0, samples=1
+        )
+    assert np.isfinite(elbo_gap(mean_field_network(), likelihood, x, y, temperature=1.0).elbo)
+    assert isinstance(mean_field_network().model.activation, nn.ReLU)

@@ -10,7 +10,7 @@ from torch import nn
 import posterity as pt
 from posterity.core.errors import UnknownNameError, UsageError
 from posterity.models import mean_field, mlp
-from posterity.objectives.tempering import as_rule, describe_temperature, hidden_neurons
+from posterity.objectives.tempering import as_rule, hidden_neurons, temperature_rule
 from posterity.training import Settings
 
 
@@ -106,15 +106,56 @@ RULES = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (0.1, {"temperature": 0.1}),
+        (pt.per_weight(0.5), {"temperature": "per-weight", "tau": 0.5}),
+        (pt.per_neuron(), {"temperature": "per-neuron", "tau": 1.0}),
+        (
+            pt.warm_up(pt.per_weight(0.1), epochs=2, shape="cosine"),
+            {"temperature": "per-weight", "tau": 0.1, "temperature_warmup": 2, "temperature_warmup_shape": "cosine"},
+        ),
+        (
+            pt.warm_up(0.3, epochs=2.5),
+            {"temperature": 0.3, "temperature_warmup": 2.5, "temperature_warmup_shape": "linear"},
+        ),
+    ],
+)
+def test_as_settings_and_back(rule, expected):
+    settings = as_rule(rule).as_settings()
+    assert settings == expected == json.loads(json.dumps(settings))
+    given = {name.replace("temperature_warmup_", "").replace("temperature_", ""): v for name, v in settings.items()}
+    again = temperature_rule(**given)
+    assert again.as_settings() == settings
+    assert (again.kind, again.settled) == (as_rule(rule).kind, as_rule(rule).settled)
+
+
+def test_settings_that_do_not_go_together():
+    with pytest.raises(UsageError, match=r"tau \(0.5\) goes with temperature per-weight or per-neuron, not with 0.1"):
+        temperature_rule(0.1, tau=0.5)
+    with pytest.raises(UnknownNameError, match="Did you mean 'cosine'"):
+        temperature_rule(0.1, shape="cosin")
+    assert temperature_rule(pt.per_weight(2.0)) == pt.per_weight(2.0)
+
+
+TEMPERATURE = ("temperature", "tau", "temperature_warmup", "temperature_warmup_shape")
+
+
 @pytest.mark.parametrize("rule", RULES)
-def test_a_description_survives_json_and_tells_rules_apart(rule):
-    described = Settings(temperature=rule).as_dict()["temperature"]
-    assert json.loads(json.dumps(described)) == described == describe_temperature(rule)
-    assert [describe_temperature(other) == described for other in RULES].count(True) == 1
+def test_settings_hold_a_rule_as_plain_values_and_tell_rules_apart(rule):
+    told = [{name: Settings(temperature=other).as_dict()[name] for name in TEMPERATURE} for other in RULES]
+    settings = Settings(temperature=rule)
+    described = {name: settings.as_dict()[name] for name in TEMPERATURE}
+    assert json.loads(json.dumps(described)) == described
+    assert told.count(described) == 1
+    again = Settings(**described).temperature_rule
+    assert again.as_settings() == as_rule(rule).as_settings()
+    assert again == settings.temperature_rule
 
 
 def test_names_are_rules():
-    assert describe_temperature("per-weight") == describe_temperature(pt.per_weight())
+    assert as_rule("per-weight") == pt.per_weight()
     assert as_rule("per-neuron", tau=0.1) == pt.per_neuron(0.1)
     assert pt.warm_up("per-weight", epochs=3).settled == pt.per_weight()
     assert as_rule(0.5).settled == as_rule(0.5)
@@ -129,9 +170,9 @@ def test_names_are_rules():
         (lambda: pt.warm_up(1.0, epochs=math.inf), "inf"),
         (lambda: pt.warm_up(-0.5, epochs=1), "-0.5"),
         (lambda: pt.warm_up(pt.warm_up(1.0, epochs=1), epochs=1), "another warm-up"),
-        (lambda: Settings(temperature=None), "per_weight"),
-        (lambda: Settings(temperature=True), "True"),
-        (lambda: Settings(temperature=math.inf), "inf"),
+        (lambda: Settings.of(temperature=None), "per-weight"),
+        (lambda: Settings.of(temperature=True), "True"),
+        (lambda: Settings.of(temperature=math.inf), "inf"),
     ],
 )
 def test_wrong_values(make, match):
@@ -141,6 +182,6 @@ def test_wrong_values(make, match):
 
 def test_unknown_names_suggest_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean 'per-weight'"):
-        Settings(temperature="per_weights")
+        Settings.of(temperature="per_weights")
     with pytest.raises(UnknownNameError, match="Did you mean 'cosine'"):
         pt.warm_up(1.0, epochs=2, shape="cosin")

@@ -1,23 +1,16 @@
 import pytest
 import torch
-from torch import nn
 
 import posterity as pt
 from posterity.core.errors import UsageError
 from posterity.core.randomness import NoiseSource, derive
 
 X, Y = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), torch.arange(6) % 2
+NOISY = {"norm": True, "rho": -1.0}
 
 
-def network(posterior="mean_field"):
-    torch.manual_seed(0)
-    return pt.bayesian(
-        nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), posterior=posterior, rho=-1.0
-    )
-
-
-def test_every_kind_is_measured_and_the_network_left_alone():
-    net = network()
+def test_every_kind_is_measured_and_the_network_left_alone(network):
+    net = network(**NOISY)
     before = {name: value.clone() for name, value in net.state_dict().items()}
     noise, rng = net.noise_source.state(), torch.get_rng_state()
     results = pt.gradient_variance(net, pt.Categorical(), X, Y, num_data=6, draws=4, samples=2)
@@ -35,8 +28,8 @@ def test_every_kind_is_measured_and_the_network_left_alone():
     assert all(p.grad is None for p in net.parameters())
 
 
-def test_the_variance_is_that_of_the_draws():
-    net = network().eval()
+def test_the_variance_is_that_of_the_draws(network):
+    net = network(**NOISY).eval()
     (result,) = pt.gradient_variance(
         net, pt.Categorical(), X, Y, num_data=6, draws=30, estimators=["local"], gradients=["total"], seed=3
     )
@@ -52,9 +45,9 @@ def test_the_variance_is_that_of_the_draws():
     assert result.norm["sd"] == pytest.approx(max(unbiased, 0) ** 0.5, rel=1e-6)
 
 
-def test_the_norm_is_that_of_the_expectation_however_noisy_the_kind():
+def test_the_norm_is_that_of_the_expectation_however_noisy_the_kind(network):
     """Path's noise is far above its mean here, which has the same expectation as analytic's."""
-    net = network().eval()
+    net = network(**NOISY).eval()
     torch.nn.init.constant_(net.posterior.rho, -6.0)
     analytic, path = pt.gradient_variance(
         net, pt.Categorical(), X, Y, num_data=6, draws=60, estimators=["sample"], gradients=["analytic", "path"]
@@ -64,22 +57,22 @@ def test_the_norm_is_that_of_the_expectation_however_noisy_the_kind():
     assert path.norm["mean"] < 0.7 * biased
 
 
-def test_kinds_that_a_network_does_not_have_are_left_out_unless_asked_for():
-    net = network("low_rank")
+def test_kinds_that_a_network_does_not_have_are_left_out_unless_asked_for(network):
+    net = network(**NOISY, posterior="low_rank")
     results = pt.gradient_variance(net, pt.Categorical(), X, Y, num_data=6, draws=2)
     assert {r.estimator for r in results} == {"sample"}
     with pytest.raises(UsageError, match="'local' needs weights that are independent"):
         pt.gradient_variance(net, pt.Categorical(), X, Y, num_data=6, draws=2, estimators=["local"])
     with pytest.raises(UsageError, match="the score needs log q"):
         pt.gradient_variance(
-            network(), pt.Categorical(), X, Y, num_data=6, draws=2, estimators=["local"], gradients=["score"]
+            network(**NOISY), pt.Categorical(), X, Y, num_data=6, draws=2, estimators=["local"], gradients=["score"]
         )
 
 
-def test_errors():
+def test_errors(network):
     with pytest.raises(UsageError, match="at least 2 draws"):
-        pt.gradient_variance(network(), pt.Categorical(), X, Y, num_data=6, draws=1)
+        pt.gradient_variance(network(**NOISY), pt.Categorical(), X, Y, num_data=6, draws=1)
     with pytest.raises(UsageError, match="no variance"):
-        pt.gradient_variance(network("point"), pt.Categorical(), X, Y, num_data=6)
+        pt.gradient_variance(network(**NOISY, posterior="point"), pt.Categorical(), X, Y, num_data=6)
     with pytest.raises(UsageError, match="Did you mean 'local'"):
-        pt.gradient_variance(network(), pt.Categorical(), X, Y, num_data=6, estimators=["sample", "locl"])
+        pt.gradient_variance(network(**NOISY), pt.Categorical(), X, Y, num_data=6, estimators=["sample", "locl"])

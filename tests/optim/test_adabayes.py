@@ -68,7 +68,7 @@ def test_fixed_point_of_the_filter():
     size = torch.logspace(-1, 1, 9, dtype=torch.float64)
     w = nn.Parameter(torch.zeros_like(size))
     optimizer = AdaBayes([w], lr=eta, lr_sgd=s2, batch_size=1, reduction="sum", betas=(0.0, 0.999))
-    feed(optimizer, w, [size] * 10_000)
+    feed(optimizer, w, [size] * 7000)
     last = w.detach().clone()
     feed(optimizer, w, [size])
     s2_post = (last - w.detach()) / size
@@ -108,7 +108,7 @@ def test_a_schedule_scales_the_whole_rate(make, scale):
     # At the steady state half the learning rate is half the step, whether it is SGD's or Adam's.
     w = vector(1.0)
     optimizer = make([w], lr=0.01, lr_sgd=0.1, batch_size=1, betas=(0.0, 0.9))
-    feed(optimizer, w, [[scale]] * 3000)
+    feed(optimizer, w, [[scale]] * 1000)
     steps = []
     for lr in (0.01, 0.005):
         optimizer.param_groups[0]["lr"] = lr
@@ -116,6 +116,71 @@ def test_a_schedule_scales_the_whole_rate(make, scale):
         feed(optimizer, w, [[scale]])
         steps.append(before - w.item())
     assert steps[1] / steps[0] == pytest.approx(0.5, rel=1e-2)
+
+
+def test_a_short_batch_of_the_filter_by_hand():
+    """Batches of 8 rows and one of 2: the mean's gradient counts twice, while s2 = lr_sgd / 8 stays."""
+    w = vector(1.0)
+    optimizer = AdaBayes([w], lr=0.1, lr_sgd=4.0, batch_size=8)
+    feed(optimizer, w, [[0.25]])
+    # s2 = 1/2, g = 2, s2_post = 1/(2 + 4), <g> = 2
+    first = 1 - 2 / 6
+    assert w.item() == pytest.approx(first)
+    prior = (1 - 0.1**2 / (2 * 0.5)) ** 2 / 6 + 0.1**2
+    optimizer.rows = 2
+    feed(optimizer, w, [[0.5]])  # g = 1
+    average = (0.9 * 0.2 + 0.1 * 1.0) / (1 - 0.9**2)
+    second = first - average / (1 / prior + 1)
+    assert w.item() == pytest.approx(second)
+    prior = (1 - 0.1**2 / (2 * 0.5)) ** 2 / (1 / prior + 1) + 0.1**2
+    optimizer.rows = None
+    feed(optimizer, w, [[0.25]])
+    average = (0.9 * 0.28 + 0.1 * 2.0) / (1 - 0.9**3)
+    assert w.item() == pytest.approx(second - average / (1 / prior + 4))
+
+
+def test_a_short_batch_of_the_fixed_point_by_hand():
+    w = vector(1.0)
+    optimizer = AdaBayesFP([w], lr=0.1, lr_sgd=8.0, batch_size=8)
+    feed(optimizer, w, [[0.25]])
+    first = 1 - 2 / (0.5 + math.sqrt(0.25 + 4 / 0.01))
+    assert w.item() == pytest.approx(first)
+    optimizer.rows = 2
+    feed(optimizer, w, [[0.5]])
+    average = 0.28 / 0.19
+    square = (0.999 * 0.004 + 0.001) / (1 - 0.999**2)
+    assert w.item() == pytest.approx(first - average / (0.5 + math.sqrt(0.25 + square / 0.01)))
+
+
+@BOTH
+def test_rows_are_those_of_a_mean_loss(make):
+    """The summed loss's gradient is what it is, and a whole batch's rows change no bit."""
+    results = []
+    for rows in (None, 50):
+        w, settings = vector(*[1.0] * 6), {"lr": 1e-2, "lr_sgd": 0.3, "batch_size": 50}
+        optimizer = make([w], **settings)
+        optimizer.rows = rows
+        feed(optimizer, w, noise(5))
+        results.append(w.detach())
+    assert torch.equal(*results)
+    w, twin = vector(*[1.0] * 6), vector(*[1.0] * 6)
+    mean, total = make([w], **settings), make([twin], reduction="sum", **settings)
+    for rows, gradient in zip([50, 3, 50, 20, 1], noise(5), strict=True):
+        mean.rows = total.rows = rows
+        feed(mean, w, [gradient])
+        feed(total, twin, [rows * gradient])
+    torch.testing.assert_close(w, twin)
+
+
+@BOTH
+def test_rows_need_a_batch_size_and_are_positive(make):
+    w = vector(1.0)
+    optimizer = make([w])
+    optimizer.rows = 3
+    with pytest.raises(UsageError, match="batch_size"):
+        feed(optimizer, w, [[1.0]])
+    with pytest.raises(UsageError, match="rows must be positive and finite, got 0"):
+        optimizer.rows = 0
 
 
 def test_batch_size_by_the_loop():

@@ -80,9 +80,9 @@ def test_finds_the_posterior_of_a_quadratic():
     w = nn.Parameter(torch.zeros(3))
     optimizer = IVON([w], lr=0.02, ess=ess, hess_init=1.0, beta2=0.995, weight_decay=delta)
     tail = []
-    for t in range(6000):
+    for t in range(3000):
         optimizer.step(lambda: ((loss := (a / 2 * (w - c).square()).sum()).backward(), loss)[1])
-        if t >= 2000:
+        if t >= 1000:
             tail.append(torch.stack([*optimizer.posterior()[0], *optimizer.posterior()[1]]))
     mean, sd = torch.stack(tail).mean(0)
     torch.testing.assert_close(mean, a * c / (a + delta), rtol=0.02, atol=0.01)

@@ -1,25 +1,33 @@
 """Effective rates against the steps that the optimisers really make."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
-from posterity.optim import OPTIMIZERS, build_optimizer, effective_rates
+from posterity.optim import IVON, OPTIMIZERS, SGLD, build_optimizer, effective_rates
 from posterity.optim.ivon import standard_deviation
 
-NEEDS = {"batch_size": 10, "ess": 1e4, "num_data": 100.0}
+ESS = 1e4
+SAMPLERS = {
+    "sgld": partial(SGLD, lr=3e-6, num_data=100.0),
+    "psgld": partial(SGLD, lr=3e-8, num_data=100.0, preconditioned=True),
+}
 START = torch.tensor([3.0, 1.0, -1.0, 2.0], dtype=torch.float64)
 BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
 GRADIENTS = torch.randn(9, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
 def build(name, w, **settings):
-    needed = {key: NEEDS[key] for key in OPTIMIZERS[name].needs}
+    if name in SAMPLERS:
+        return SAMPLERS[name]([w], **settings)
+    needed = dict.fromkeys(OPTIMIZERS[name].needs, 10)  # adabayes' batch_size
     return build_optimizer(name, [{"params": [w]}], **{**needed, **settings})
 
 
 def without_noise(name):
-    return {"temperature": 0.0} if name in ("sgld", "psgld") else {"weight_decay": 0.0} if name == "adamw" else {}
+    return {"temperature": 0.0} if name in SAMPLERS else {"weight_decay": 0.0} if name == "adamw" else {}
 
 
 def averages(count):
@@ -41,7 +49,7 @@ def kept(name, optimizer, w, count):
     return plain if name in ("adabound", "amsbound") else corrected
 
 
-@pytest.mark.parametrize("name", [n for n in OPTIMIZERS if n != "ivon"])
+@pytest.mark.parametrize("name", [*OPTIMIZERS, *SAMPLERS])
 @pytest.mark.parametrize("count", [1, 4, 9])
 def test_rates_are_those_of_the_step(name, count):
     w = nn.Parameter(START.clone())
@@ -61,7 +69,7 @@ def test_rates_are_those_of_the_step(name, count):
 
 def test_rates_of_ivon():
     w = nn.Parameter(START.clone())
-    optimizer = build("ivon", w, weight_decay=0.01)
+    optimizer = IVON([w], ess=ESS, weight_decay=0.01)
     m = torch.zeros(4, dtype=torch.float64)
     for gradient in GRADIENTS:
         before = w.detach().clone()
@@ -72,8 +80,8 @@ def test_rates_of_ivon():
     descent = m / (1 - BETA1 ** len(GRADIENTS)) + 0.01 * before
     torch.testing.assert_close(effective_rates(optimizer, w), (before - w.detach()) / descent)
     # 1 / (h + delta) is ess times the posterior's variance.
-    variance = standard_deviation(optimizer.state[w]["curvature"], NEEDS["ess"]).square()
-    torch.testing.assert_close(effective_rates(optimizer, w), 0.1 * (0.1 + 0.01) * NEEDS["ess"] * variance)
+    variance = standard_deviation(optimizer.state[w]["curvature"], ESS).square()
+    torch.testing.assert_close(effective_rates(optimizer, w), 0.1 * (0.1 + 0.01) * ESS * variance)
 
 
 def test_rates_by_hand():

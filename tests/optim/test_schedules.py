@@ -1,6 +1,8 @@
 from itertools import pairwise
+from random import Random
 
 import pytest
+import torch
 
 from posterity.core.errors import UnknownNameError, UsageError
 from posterity.optim import SCHEDULES, build_schedule
@@ -36,7 +38,7 @@ def test_one_cycle():
 
 
 def test_plateau():
-    plateau = Plateau(patience=2, drop=0.5, floor=0.2)
+    plateau = Plateau(patience=1, drop=0.5, floor=0.2)
     factors = []
     for value in (1.0, 1.0, 0.9, 0.95, 0.92, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9):
         plateau.observe({"nll": value})
@@ -46,7 +48,7 @@ def test_plateau():
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_plateau_wants_a_relative_improvement(sign):
-    plateau = Plateau(patience=1, threshold=0.1)
+    plateau = Plateau(patience=0, threshold=0.1)
     plateau.observe({"nll": sign * 10.0})
     plateau.observe({"nll": sign * 10.0 - 0.9})
     assert plateau.factor(0) == 0.5
@@ -56,15 +58,35 @@ def test_plateau_wants_a_relative_improvement(sign):
 
 
 def test_plateau_survives_a_checkpoint():
-    one = Plateau(patience=2)
+    one = Plateau(patience=1)
     for value in (1.0, 2.0, 2.0, 2.0):
         one.observe({"nll": value})
-    other = Plateau(patience=2)
+    other = Plateau(patience=1)
     other.restore(one.state())
     for schedule in (one, other):
         schedule.observe({"nll": 2.0})
     assert one.factor(0) == other.factor(0) == 0.25
     assert one.state() == other.state()
+
+
+@pytest.mark.parametrize("patience", [0, 1, 3, 10])
+@pytest.mark.parametrize(("drop", "floor"), [(0.5, 1e-3), (0.1, 0.0), (0.8, 0.3)])
+@pytest.mark.parametrize("threshold", [1e-4, 0.05])
+def test_plateau_is_pytorchs(patience, drop, floor, threshold):
+    for seed in range(5):
+        random = Random(seed)
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+        theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(
+            optimizer, factor=drop, patience=patience, threshold=threshold, min_lr=floor, eps=0.0
+        )
+        ours = Plateau(patience=patience, drop=drop, floor=floor, threshold=threshold)
+        value = 5.0
+        for _ in range(120):
+            value *= 1 + 0.1 * (random.random() - 0.55)
+            seen = float("nan") if random.random() < 0.02 else value + 0.1 * random.random()
+            theirs.step(seen)
+            ours.observe({"nll": seen})
+            assert ours.factor(0.5) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
 
 
 def test_plateau_of_an_unknown_metric():
@@ -77,11 +99,11 @@ def test_warm_up():
     assert [ramp.factor(t) for t in (0, 0.1, 0.2, 0.6, 1)] == pytest.approx([0, 0.5, 1, 0.5, 0])
     low = build_schedule("one-cycle", warmup=0.5, start=0.1)
     assert [low.factor(t) for t in (0.25, 0.5)] == pytest.approx([0.05, 0.1])
-    slow = build_schedule("plateau", warmup=0.5, patience=1)
+    slow = build_schedule("plateau", warmup=0.5, patience=0)
     for value in (1.0, 1.0):
         slow.observe({"nll": value})
     assert slow.factor(0.6) == 0.5
-    again = build_schedule("plateau", warmup=0.5, patience=1)
+    again = build_schedule("plateau", warmup=0.5, patience=0)
     again.restore(slow.state())
     assert again.factor(0.6) == 0.5
 
@@ -142,9 +164,9 @@ def test_by_epoch_is_the_factor_at_the_epochs_beginning():
 
 
 def test_by_epoch_keeps_the_state_of_a_plateau():
-    schedule = build_schedule("plateau", by="epoch", epochs=3, patience=1, warmup=0.2)
+    schedule = build_schedule("plateau", by="epoch", epochs=3, patience=0, warmup=0.2)
     for _ in range(2):
         schedule.observe({"nll": 1.0})
-    other = build_schedule("plateau", by="epoch", epochs=3, patience=1, warmup=0.2)
+    other = build_schedule("plateau", by="epoch", epochs=3, patience=0, warmup=0.2)
     other.restore(schedule.state())
     assert other.factor(0.9) == schedule.factor(0.9) == 0.5

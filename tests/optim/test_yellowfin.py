@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from posterity.core.errors import UsageError
-from posterity.optim import YellowFin
+from posterity.optim import YellowFin, build_optimizer, check_optimizer_options
 from posterity.optim.yellowfin import Tuning, cubic_root, single_step
 
 
@@ -65,6 +65,33 @@ def stepped(*gradients, **settings):
         optimizer.step()
         path.append(w.item())
     return optimizer, path
+
+
+def test_two_steps_with_a_fixed_momentum_by_hand():
+    optimizer, path = stepped(2.0, 1.0, momentum=0.25, beta=0.5)
+    # h_min = 4, then 4^(1/3) 1^(2/3); sqrt(mu) = 1/2, so lr = 1/4 / h_min, averaged with weights 1/3 and 2/3.
+    h_min = 4 ** (1 / 3)
+    averaged = 1 / 16 / 3 + 2 / 3 / 4 / h_min
+    found = optimizer.measurements()
+    assert found["mu"] == pytest.approx(0.25)
+    assert found["lr"] == pytest.approx(min(averaged, 0.25 / h_min))
+    first = -1 / 16 / 200 * 2
+    assert path == pytest.approx([0, first, first - found["lr"] * 2 / 200 * (0.25 * 2 + 1)])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+def test_a_fixed_momentum_by_name(momentum):
+    w = nn.Parameter(torch.full((20,), 3.0))
+    optimizer = build_optimizer("yellowfin", [{"params": [w]}], momentum=momentum)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(500):
+        w.grad = w.detach() + 0.1 * torch.randn(20, generator=generator)
+        optimizer.step()
+        assert optimizer.measurements()["mu"] == pytest.approx(momentum)
+    assert w.abs().max() < 3
+    check_optimizer_options("yellowfin", {"momentum": momentum})
+    with pytest.raises(UsageError, match="option momentum of optimizer 'yellowfin' takes a number, not 'high'"):
+        check_optimizer_options("yellowfin", {"momentum": "high"})
 
 
 def test_the_step_is_clipped_by_what_was_the_greatest_gradient():
@@ -174,3 +201,5 @@ def test_zero_gradients_measure_nothing():
 def test_wrong_settings():
     with pytest.raises(UsageError, match=r"beta.*1\.5"):
         YellowFin([nn.Parameter(torch.ones(1))], beta=1.5)
+    with pytest.raises(UsageError, match=r"momentum.*1\.0"):
+        YellowFin([nn.Parameter(torch.ones(1))], momentum=1.0)

@@ -19,17 +19,22 @@ def test_a_draw_takes_the_vector_of_its_quantile():
     assert q.sample(noise).squeeze(-1).tolist() == [0, 0, 1, 1, 2, 3, 3]
 
 
-def network(count):
-    torch.manual_seed(0)
-    net = pt.bayesian(nn.Linear(3, 2), likelihood=pt.Categorical(), posterior="point", seed=0)
-    weights = torch.randn(count, net.num_weights)
-    net.posterior = Samples(weights)
-    return net, weights
+@pytest.fixture
+def sampled(network):
+    """A linear map with that many weight vectors, and these."""
+
+    def build(count):
+        net = network(width=None, likelihood=pt.Categorical(), posterior="point")
+        weights = torch.randn(count, net.num_weights)
+        net.posterior = Samples(weights)
+        return net, weights
+
+    return build
 
 
 @pytest.mark.parametrize("samples", [5, 50])
-def test_a_prediction_takes_each_vector_once(samples):
-    net, weights = network(5)
+def test_a_prediction_takes_each_vector_once(sampled, samples):
+    net, weights = sampled(5)
     x = torch.randn(4, 3)
     expected = torch.stack([net.call(w, x).softmax(-1) for w in weights])
     prediction = net.predict(x, samples)
@@ -38,8 +43,8 @@ def test_a_prediction_takes_each_vector_once(samples):
     assert len(net.predict(x, 3).samples) == 3
 
 
-def test_saved_and_loaded(tmp_path):
-    net, weights = network(3)
+def test_saved_and_loaded(sampled, tmp_path):
+    net, weights = sampled(3)
     pt.save(net, tmp_path / "net.safetensors")
     again = pt.load(tmp_path / "net.safetensors", nn.Linear(3, 2))
     assert torch.equal(again.posterior.weights, weights)
@@ -47,9 +52,9 @@ def test_saved_and_loaded(tmp_path):
     assert torch.equal(again.predict(x, 2, seed=1).mean, net.predict(x, 2, seed=1).mean)
 
 
-def test_refusals():
+def test_refusals(sampled):
     with pytest.raises(UsageError, match="at least one weight vector"):
         Samples(torch.zeros(3))
-    net, _ = network(2)
+    net, _ = sampled(2)
     with pytest.raises(UsageError, match="nothing to train"):
         pt.fit(net, (torch.randn(8, 3), torch.randint(2, (8,))), epochs=1)

@@ -73,6 +73,46 @@ def test_units_do_not_matter(scale):
     assert found.sd == pytest.approx(10 * scale, rel=1e-5)
 
 
+SHAPES = {"gaussian": pt.Gaussian, "laplace": pt.Laplace, "student_t": lambda scale: pt.StudentT(scale, df=5.0)}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("ratio", [1 / 200, 1 / 28, 1 / 5, 3.0, 15.0, 16.0, 20.0, 28.0, 40.0, 200.0])
+def test_a_prior_of_another_width_than_expected_is_found(shape, ratio):
+    """Also where the window's edge is still within the prior, which then seems to fall as a slow power."""
+    found = prior_of(penalty_of(SHAPES[shape](ratio)))
+    assert found.is_kl, found.reason
+    assert found.sd == pytest.approx(ratio, rel=2e-4)
+    assert found.mass == pytest.approx(1, abs=2e-4)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "delta"])
+@pytest.mark.parametrize("width", [1.0, 20.0, 100.0])
+def test_a_prior_without_a_standard_deviation_is_reported_as_that(family, width):
+    """Cauchy: exp(A) falls as w^-2 on every window."""
+    found = prior_of(penalty_of(lambda w: -np.log1p((w / width) ** 2), family), family)
+    assert found.is_kl, found.reason
+    assert math.isinf(found.sd)
+    assert found.exponent == pytest.approx(2, abs=0.05)
+    assert found.mass == pytest.approx(math.pi * width, rel=5e-3)
+
+
+def test_a_penalty_that_overflows_on_a_wider_window():
+    """Nearly uniform between -100 and 100; the window that would fit its sd best is out of reach."""
+    found = prior_of(lambda w: np.where(np.abs(w) < 100, 0.0, np.exp(np.abs(w) - 99)), "delta")
+    assert found.is_kl
+    assert found.sd == pytest.approx(100 / math.sqrt(3), rel=1e-2)
+    assert not prior_of(lambda w: np.where(np.abs(w) < 600, 0.0, np.exp(2 * np.abs(w))), "delta").is_kl
+
+
+def test_there_and_back_in_the_delta_family():
+    found = prior_of(penalty_of(pt.Laplace(1.0), "delta"), "delta")
+    assert found.is_kl
+    assert found.sd == pytest.approx(1, abs=1e-3)
+    with pytest.raises(UsageError, match="nu above 0, not 0"):
+        penalty_of(pt.Laplace(1.0))(np.zeros(1))
+
+
 @pytest.mark.parametrize("prior", [pt.Gaussian(0.5), pt.Laplace(0.8), pt.StudentT(1.0), pt.ScaleMixture(0.5, 1.0, 0.1)])
 def test_penalty_of_is_the_kl(prior):
     mu, nu = np.linspace(-3, 3, 7), 0.4

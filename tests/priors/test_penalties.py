@@ -155,3 +155,51 @@ def test_a_penalty_on_grouped_convolutions_is_saved(tmp_path):
     pt.save(net, tmp_path / "net.safetensors")
     again = pt.load(tmp_path / "net.safetensors", nn.ConvTranspose2d(4, 6, 3, groups=2))
     torch.testing.assert_close(kl_divergence(again.posterior, again.prior), kl_divergence(net.posterior, net.prior))
+
+
+def test_free_factors_by_layer_by_hand():
+    """lambda * sum_l lambda_l r(w_l): a free lambda_l where a pattern matches, theory's elsewhere."""
+    weights = torch.randn(LAYOUT.num_weights, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    views = LAYOUT.views(weights)
+    prior = FromPenalty("l1", 2.0, {"0.bias": 0.5, "0.*": 3.0}).bind(LAYOUT, weights)
+    factors = {"0.weight": 3.0, "0.bias": 0.5, "2.weight": math.sqrt(10), "2.bias": math.sqrt(10)}
+    torch.testing.assert_close(prior.factors.tolist(), [2 * factors[name] for name in LAYOUT.names])
+    expected = 2 * sum(factors[name] * w.abs().sum() for name, w in views.items())
+    torch.testing.assert_close(kl_divergence(Point(weights), prior), expected)
+    torch.testing.assert_close(LAYOUT.views(prior.sd)["0.weight"][0, 0, 0, 0].item(), math.sqrt(2) / 6)
+
+
+def test_free_factors_are_saved(tmp_path):
+    net = pt.bayesian(nn.Linear(3, 2), prior=FromPenalty("l2", factors={"*": 0.25}))
+    assert net.prior.sd.unique().item() == pytest.approx(math.sqrt(2))
+    pt.save(net, tmp_path / "net.safetensors")
+    assert torch.equal(pt.load(tmp_path / "net.safetensors", nn.Linear(3, 2)).prior.sd, net.prior.sd)
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_edge_of_chaos_is_the_variance_2_over_n(name):
+    prior = FromPenalty(name, variance="edge-of-chaos").bind(LAYOUT, torch.zeros(LAYOUT.num_weights).double())
+    torch.testing.assert_close(prior.sd, pt.Gaussian("kaiming").bind(LAYOUT, prior.sd).sd)
+    factors = dict(zip(LAYOUT.names, prior.factors.tolist(), strict=True))
+    for tensor, glorot in FACTORS[name].items():
+        assert factors[tensor] == pytest.approx(glorot / (2 if name == "l2" else math.sqrt(2)))
+
+
+def test_edge_of_chaos_factors_by_numerical_integration():
+    assert penalty_factor("l2", 10, variance="edge-of-chaos") == 2.5
+    assert penalty_factor(np.square, 10, variance="edge-of-chaos") == pytest.approx(2.5)
+    assert penalty_factor("group_lasso_rows", 10, 3, variance="edge-of-chaos") == pytest.approx(math.sqrt(4 * 5))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variance": "edge"}, "unknown variance of the initialisation 'edge'"),
+        ({"factors": {"0.*": 0.0}}, r"the factor of '0.\*' must be a positive number, not 0.0"),
+        ({"factors": {"9.*": 1.0}}, r"the pattern '9.\*' matches none of the weights; their names are 0.weight"),
+        ({"factors": {"*": 1.0, "0.*": 1.0}}, r"'0.\*' matches only what an earlier pattern took"),
+    ],
+)
+def test_wrong_factors_and_variances(options, message):
+    with pytest.raises(UsageError, match=message):
+        FromPenalty("l1", **options).bind(LAYOUT, torch.zeros(LAYOUT.num_weights))

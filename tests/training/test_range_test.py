@@ -3,13 +3,13 @@ import random
 
 import pytest
 import torch
-from torch import nn
 
 import posterity as pt
 from posterity.core.errors import UsageError
 from posterity.data import Dataset
 from posterity.training.range_test import broken, suggest
 
+SMALL = {"inputs": 1, "outputs": 1, "width": 16, "rho": -4.0, "seed": 0, "likelihood": pt.GaussianNoise(0.1)}
 RATES = [1e-6 * 10 ** (6 * i / 99) for i in range(100)]
 
 
@@ -18,14 +18,8 @@ def data():
     return Dataset(x, torch.sin(3 * x), "regression")
 
 
-def network():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
-    return pt.bayesian(model, rho=-4.0, seed=0, likelihood=pt.GaussianNoise(0.1))
-
-
-def test_leaves_the_network_and_the_generators_as_they_were():
-    net = network()
+def test_leaves_the_network_and_the_generators_as_they_were(network):
+    net = network(**SMALL)
     before = {k: v.clone() for k, v in net.state_dict().items()}
     noise, rng = net.noise_source.state(), torch.get_rng_state()
     pt.range_test(net, data(), steps=30)
@@ -34,8 +28,8 @@ def test_leaves_the_network_and_the_generators_as_they_were():
     assert torch.equal(torch.get_rng_state(), rng)
 
 
-def test_rates_grow_exponentially_and_sgd_breaks():
-    result = pt.range_test(network(), data(), optimizer="sgd", low=1e-6, high=1e3, steps=150, temperature=0.0)
+def test_rates_grow_exponentially_and_sgd_breaks(network):
+    result = pt.range_test(network(**SMALL), data(), optimizer="sgd", low=1e-6, high=1e3, steps=150, temperature=0.0)
     ratios = [b / a for a, b in zip(result.rates, result.rates[1:], strict=False)]
     assert ratios == pytest.approx([1e9 ** (1 / 149)] * len(ratios))
     assert result.diverged is not None
@@ -43,8 +37,8 @@ def test_rates_grow_exponentially_and_sgd_breaks():
     assert 1e-6 < result.suggestion < result.diverged
 
 
-def test_one_group_alone():
-    net = network()
+def test_one_group_alone(network):
+    net = network(**SMALL)
     both = pt.range_test(net, data(), steps=20, temperature=0.0)
     means = pt.range_test(net, data(), steps=20, temperature=0.0, group="mean")
     sds = pt.range_test(net, data(), steps=20, temperature=0.0, group="sd")
@@ -98,8 +92,8 @@ def test_a_break_is_found_and_kept_away_from():
     assert suggest(RATES, losses[:15], RATES[15]) is None
 
 
-def test_what_is_looked_at_is_what_the_group_can_change():
-    net = network()
+def test_what_is_looked_at_is_what_the_group_can_change(network):
+    net = network(**SMALL)
     both = pt.range_test(net, data(), steps=10, batch_size=64)
     sds = pt.range_test(net, data(), steps=10, batch_size=64, group="sd")
     assert (both.measure, sds.measure) == ("nll", "loss")
@@ -113,10 +107,10 @@ def test_the_kl_alone_is_no_reason_to_suggest_a_rate(make_net, digits):
     assert result.suggestion is None
 
 
-def test_errors():
+def test_errors(network):
     with pytest.raises(UsageError, match="Did you mean 'mean'"):
-        pt.range_test(network(), data(), group="means")
+        pt.range_test(network(**SMALL), data(), group="means")
     with pytest.raises(UsageError, match="at least 10 steps"):
-        pt.range_test(network(), data(), steps=3)
+        pt.range_test(network(**SMALL), data(), steps=3)
     with pytest.raises(UsageError, match="low to high"):
-        pt.range_test(network(), data(), low=1.0, high=0.1)
+        pt.range_test(network(**SMALL), data(), low=1.0, high=0.1)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from test_training_groups import Cut, check_resumption, data, network
 from torch import nn
 
 import posterity as pt
@@ -18,8 +17,8 @@ SETTINGS = [
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: "-".join(map(str, s.values())))
 @pytest.mark.parametrize("at", [3, 13])
-def test_resumes_to_the_last_bit(settings, at, tmp_path):
-    check_resumption(at, tmp_path, epochs=5, **settings)
+def test_resumes_to_the_last_bit(check_resumption, curve, curve_net, settings, at, tmp_path):
+    check_resumption(curve_net, curve, at, tmp_path / "run", epochs=5, batch_size=10, temperature=0.01, **settings)
 
 
 class Twice(nn.Module):
@@ -52,21 +51,15 @@ class ByChance(nn.Module):
 
 @pytest.mark.parametrize("estimator", ["local", "flipout"])
 @pytest.mark.parametrize("model", [Twice, ByChance])
-def test_a_network_with_shared_weights_resumes_to_the_last_bit(model, estimator, tmp_path):
+def test_a_network_with_shared_weights_resumes_to_the_last_bit(check_resumption, curve, model, estimator, tmp_path):
     def build():
         torch.manual_seed(0)
         return pt.bayesian(model(), rho=-3.0, seed=0)
 
-    common = {"epochs": 6, "batch_size": 10, "checkpoint_seconds": 0, "estimator": estimator}
-    whole = pt.fit(build(), data(), **common)
-    with pytest.raises(KeyboardInterrupt):
-        pt.fit(build(), data(), out=tmp_path / "run", callbacks=[Cut(7)], **common)
-    resumed = pt.fit(build(), data(), out=tmp_path / "run", resume=True, **common)
-    for name, value in whole.net.state_dict().items():
-        assert torch.equal(value, resumed.net.state_dict()[name]), name
+    check_resumption(build, curve, 7, tmp_path / "run", epochs=6, batch_size=10, estimator=estimator)
 
 
 @pytest.mark.parametrize("settings", SETTINGS[:4], ids=lambda s: "-".join(map(str, s.values())))
-def test_trains(settings):
-    history = pt.fit(network(), data(), epochs=40, batch_size=10, lr=0.01, temperature=0.01, **settings).history
+def test_trains(curve, curve_net, settings):
+    history = pt.fit(curve_net(), curve, epochs=40, batch_size=10, lr=0.01, temperature=0.01, **settings).history
     assert history[-1]["nll"] < history[0]["nll"] - 0.05

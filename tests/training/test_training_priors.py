@@ -8,7 +8,7 @@ import torch
 import posterity as pt
 from posterity.core.errors import UsageError
 from posterity.experiments import Run, load_run
-from posterity.experiments.build import build_prior
+from posterity.experiments.build import build_network
 from posterity.likelihoods import Categorical
 from posterity.objectives import kl_by_weight
 from posterity.priors import PENALTIES, FlatPenalty, FromPenalty
@@ -107,7 +107,7 @@ def test_mistakes(make_net, small):
     with pytest.raises(UsageError, match="student_t prior cannot be learnt"):
         pt.fit(make_net(prior=pt.StudentT()), small, learn_prior=True)
     with pytest.raises(UsageError, match="leave out prior_scale"):
-        build_prior(Run(penalty="l1", prior_scale=0.3))
+        build_network(Run(penalty="l1", prior_scale=0.3, model="mlp"), small)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ class Collected(SWA):
     """Keeps the means of every snapshot."""
 
     kind = "samples"
+    restarts = False
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""HWA: averages of a mean-field posterior's parameters along the training [1].
+"""HWA: averages of the parameters of independent Gaussians along the training [1].
 
     mean_avg <- (n mean_avg + mean) / (n + 1),    and in the same way the mean of mean^2 and of sd^2
 
@@ -11,6 +11,9 @@
 
 Eq. 4 as printed stores the variance in the place of the second moment that the next snapshot needs: here they are
 kept apart. D is taken from the final average, as in SWAG, not from the average at the time of each snapshot.
+
+The average is mean-field also where the sds are tied, as the snapshots' variance is each weight's own; a tied iterate
+that restarts from it takes the root mean square.
 
 Limits: a training that stands still gives `total` = `posterior` = the iterate and `snapshot` = 0; where the sds are
 nearly 0, `total` = `snapshot`.
@@ -40,6 +43,7 @@ class HWA(SWA):
     """Running moments of the means and mean of the variances; for `low_rank` the last `rank` means, too."""
 
     kind = "hwa"
+    moves_sds = True
 
     def __init__(self, *, covariance: str = "total", rank: int = DEFAULT_RANK) -> None:
         super().__init__()
@@ -53,14 +57,22 @@ class HWA(SWA):
         self.snapshots: deque[Tensor] = deque(maxlen=rank)
 
     @property
+    def keeps_last(self) -> bool:
+        """For its low-rank covariance."""
+        return self.covariance == "low_rank"
+
+    @property
     def needed(self) -> int:
         """Two where the spread comes from the snapshots alone."""
         return 2 if self.covariance in ("snapshot", "low_rank") else 1
 
     def check(self, posterior: Posterior) -> None:
-        """Only mean-field posteriors have one sd a weight to average."""
-        if not isinstance(posterior, MeanField):
-            raise UsageError(f"hwa averages mean_field posteriors; for a {posterior.kind} posterior use swa")
+        """Refuse weights that vary together, or not at all."""
+        if not (posterior.random and posterior.independent):
+            raise UsageError(
+                "hwa averages the standard deviations of independent weights, which a "
+                f"{posterior.kind} posterior does not have: use swa"
+            )
 
     def update(self, net: BayesianModule) -> None:
         """Take a snapshot of `net`."""
@@ -82,20 +94,19 @@ class HWA(SWA):
         """The averaged posterior: mean-field, or low-rank for that covariance."""
         if self.count < self.needed:
             raise UsageError(f"covariance '{self.covariance}' takes {self.needed} snapshots; there are {self.count}")
-        kind = last.mean
         # A weight that never moved has no variance: one just above 0 keeps its logarithm finite.
-        variance = self.variance().clamp_min(4 * torch.finfo(kind.dtype).tiny)
+        variance = self.variance().clamp_min(4 * torch.finfo(last.mean.dtype).tiny)
         if self.covariance != "low_rank":
-            return MeanField(self.means.mean.to(kind), rho_of(variance.sqrt()).to(kind))
+            return MeanField(self.means.mean.to(last.mean), rho_of(variance.sqrt()).to(last.mean))
         deviations = torch.stack([snapshot.double() - self.means.mean for snapshot in self.snapshots])
-        return LowRank.halved(self.means.mean, variance, deviations).to(kind)
+        return LowRank.halved(self.means.mean, variance, deviations).to(last.mean)
 
     @torch.no_grad()
     def restart(self, net: BayesianModule) -> None:
         """Move the iterate to the average: means, and sds once there are snapshots enough (for `low_rank` eq. 5's)."""
         super().restart(net)
-        if self.count >= self.needed and isinstance(net.posterior, MeanField):
-            net.posterior.rho.copy_(rho_of(self.posterior(net.posterior).sd.double()))
+        if self.count >= self.needed:
+            net.posterior.set_sd(self.posterior(net.posterior).sd)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint must keep."""

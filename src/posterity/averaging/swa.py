@@ -28,6 +28,13 @@ class SWA:
     """Running means of all that is trained but the posterior's spread."""
 
     kind: ClassVar[str] = "swa"
+    restarts: ClassVar[bool] = True  # whether a training can go on from it
+    moves_sds: ClassVar[bool] = False  # whether a restart moves standard deviations, too
+
+    @property
+    def keeps_last(self) -> bool:
+        """Whether it keeps the last few snapshots, as many as its rank."""
+        return False
 
     def __init__(self) -> None:
         self.means = RunningMean()

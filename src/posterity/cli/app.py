@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import typer
 
 from posterity import __version__
+from posterity.cli import gradient_variance, range_test, train
 from posterity.cli.data import data_app
 from posterity.cli.demo import demo
 from posterity.cli.evaluate import evaluate_command
-from posterity.cli.gradient_variance import gradient_variance_command
 from posterity.cli.output import note
 from posterity.cli.penalty import penalty_command
 from posterity.cli.predict import predict_command
-from posterity.cli.range_test import range_test_command
-from posterity.cli.train import train_command
 from posterity.core.errors import PosterityError
 
 app = typer.Typer(
@@ -32,12 +30,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("train")(train_command)
+app.command("train")(train.COMMAND)
 app.command("evaluate")(evaluate_command)
 app.command("predict")(predict_command)
-app.command("range-test")(range_test_command)
+app.command("range-test")(range_test.COMMAND)
 app.command("penalty")(penalty_command)
-app.command("gradient-variance")(gradient_variance_command)
+app.command("gradient-variance")(gradient_variance.COMMAND)
 app.command("demo")(demo)
 app.add_typer(data_app, name="data")
 
@@ -59,17 +57,36 @@ def _show_warning(message: Any, *_: Any, **__: Any) -> None:
     note(f"warning: {message}")
 
 
+# Typer's refusals of flags, whichever click it comes with.
+REFUSED = cast(type[Exception], next(k for k in typer.BadParameter.__mro__ if k.__name__ == "ClickException"))
+
+
 def main() -> None:
     """Run the command line; errors become one line on stderr and an exit code."""
     warnings.showwarning = _show_warning
     try:
-        app()
+        code = app(prog_name="posterity", standalone_mode=False)
     except PosterityError as error:
         note(f"error: {error}")
-        sys.exit(error.exit_code)
+        code = error.exit_code
+    except REFUSED as error:
+        code = _refuse(error)
     except OSError as error:  # a full disk, a directory that may not be written
         note(f"error: {error}")
-        sys.exit(1)
-    except KeyboardInterrupt:
+        code = 1
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    if code == 130:
         note("interrupted")
-        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(error: Any) -> int:
+    """Say in one line what is wrong with the arguments, and where to look them up; without any, show the help."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        where = "posterity" if context is None else context.command_path
+        note(f"error: {' '.join(error.format_message().split()).rstrip('.')}; see {where} --help")
+    return int(error.exit_code)

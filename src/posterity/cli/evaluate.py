@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from posterity.cli.output import note, print_json, print_metrics
-from posterity.experiments import evaluate, load_run, write_summary
-from posterity.report import write_evaluation_figures
+from posterity.experiments import evaluate_run
+from posterity.prediction import DEFAULT_SAMPLES
+from posterity.report import write_figures
 
 
 def evaluate_command(
     run: Annotated[Path, typer.Argument(help="the run's directory")],
-    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = 32,
+    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = DEFAULT_SAMPLES,
     ood: Annotated[
         list[str] | None,
         typer.Option(help="data set to tell apart from the test data, or 'noise'; may be repeated"),
@@ -26,17 +27,13 @@ def evaluate_command(
 
     Example: posterity evaluate runs/first --samples 50 --ood noise
     """
-    trained = load_run(run)
-    if not trained.finished:
+    record = evaluate_run(run, samples=samples, seed=seed, ood=ood or [])
+    if not record.finished:
         note(f"warning: the run in {run} has not finished; this is its newest checkpoint")
-    evaluation = evaluate(trained, samples=samples, seed=seed, ood=ood or [])
-    result = {**evaluation.as_dict(), "samples": samples, "seed": seed}
-    write_summary(run / "summary.json", {"evaluation": result})
-    figures = write_evaluation_figures(run / "figures", evaluation.networks(trained.run.model))
+    figures = write_figures(record)
     if json:
-        print_json({"run": str(run), **result})
+        print_json({"run": str(run), **record.evaluation})
         return
-    title = f"{trained.run.model} on {trained.run.dataset}, {samples} weight samples"
-    print_metrics(title, evaluation.columns())
+    print_metrics(f"{record.run.model} on {record.run.dataset}, {samples} weight samples", record.columns())
     for figure in figures:
         note(f"figure: {figure}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from pathlib import Path
 from typing import Annotated
 
@@ -10,14 +9,15 @@ import typer
 
 from posterity.cli.output import note, print_json
 from posterity.data import read_inputs
-from posterity.experiments import load_run, predict_inputs, write_predictions
+from posterity.experiments import load_run, write_predictions
+from posterity.prediction import DEFAULT_SAMPLES
 
 
 def predict_command(
     run: Annotated[Path, typer.Argument(help="the run's directory")],
     inputs: Annotated[Path, typer.Argument(help=".npz (array x) or .csv with the inputs")],
     out: Annotated[Path, typer.Option(help=".csv or .npz to write")],
-    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = 32,
+    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = DEFAULT_SAMPLES,
     target: Annotated[str | None, typer.Option(help="column of the .csv to leave out")] = None,
     average: Annotated[bool, typer.Option("--average", help="with the average of the run's iterates")] = False,
     seed: Annotated[int, typer.Option(min=0, help="seed of the weight samples")] = 0,
@@ -31,10 +31,8 @@ def predict_command(
     if average:
         trained = trained.average()
     x = read_inputs(inputs, target=target, columns=trained.columns)
-    if x[0].numel() == prod(trained.input_shape):
-        x = x.reshape(-1, *trained.input_shape)  # images as rows of a table, or without a channel
-    prediction = predict_inputs(trained, x, samples=samples, seed=seed)
-    write_predictions(out, prediction, trained.task)
+    prediction = trained.predict(x, samples, seed=seed)
+    write_predictions(out, prediction)
     if json:
         print_json({"run": str(run), "out": str(out), "rows": len(prediction), "samples": samples, "seed": seed})
     else:

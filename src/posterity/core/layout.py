@@ -12,6 +12,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import prod
 
 import torch
@@ -80,6 +81,11 @@ class Layout:
         """Names of the weight tensors, in the vector's order."""
         return [entry.name for entry in self.entries]
 
+    @property
+    def layer_sizes(self) -> list[int]:
+        """Sizes of the consecutive layers (a module's weights and biases together) in the vector."""
+        return [sum(e.size for e in entries) for _, entries in groupby(self.entries, key=lambda e: e.layer)]
+
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """Named views (..., *shape) into `vector` (..., N)."""
         if vector.shape[-1] != self.num_weights:
@@ -103,8 +109,8 @@ class Layout:
 
     def fill(self, values: Iterable[float]) -> Tensor:
         """The vector (N,), in double precision, that holds one value for each weight tensor."""
-        parts = zip(self.entries, values, strict=True)
-        return torch.cat([torch.full((e.size,), v, dtype=torch.float64) for e, v in parts])
+        each = zip(self.sizes, values, strict=True)
+        return torch.cat([torch.full((size,), value, dtype=torch.float64) for size, value in each])
 
     def sum_by_layer(self, vector: Tensor) -> dict[str, Tensor]:
         """Sums of `vector` (N,) over each layer (a module's weights and biases together)."""
@@ -113,7 +119,7 @@ class Layout:
             sums[entry.layer] = sums.get(entry.layer, 0) + part.sum()
         return sums
 
-    def layer_at(self, index: int) -> str:
+    def weight_at(self, index: int) -> str:
         """Name of the weight tensor that holds place `index` of the vector."""
         for entry in self.entries:
             if index < entry.size:
@@ -126,9 +132,11 @@ class Layout:
         """Layout of the weights of `model` that `select` names: patterns, a predicate, or all trainable ones."""
         chosen = select_parameters(model, select)
         _refuse_changing(model, chosen)
-        fans, kinds = _fans(model), _convolutions(model)
+        fans, convolutions = _fans(model), _convolutions(model)
         plain = (1, False)
-        return cls(tuple(Entry(n, tuple(p.shape), *fans[id(p)], *kinds.get(id(p), plain)) for n, p in chosen.items()))
+        return cls(
+            tuple(Entry(n, tuple(p.shape), *fans[id(p)], *convolutions.get(id(p), plain)) for n, p in chosen.items())
+        )
 
 
 def select_parameters(model: nn.Module, select: Selection = None) -> dict[str, nn.Parameter]:
@@ -166,15 +174,6 @@ def _refuse_changing(model: nn.Module, chosen: Mapping[str, nn.Parameter]) -> No
             )
 
 
-def slots(model: nn.Module, parameters: Iterable[nn.Parameter]) -> list[list[tuple[nn.Module, str]]]:
-    """For each parameter every (module, attribute) that holds it."""
-    places: dict[int, list[tuple[nn.Module, str]]] = {}
-    for module in model.modules():
-        for attribute, parameter in module._parameters.items():
-            places.setdefault(id(parameter), []).append((module, attribute))
-    return [places[id(p)] for p in parameters]
-
-
 def _fans(model: nn.Module) -> dict[int, tuple[int, int]]:
     """(n_in, n_out) of every parameter; a bias has its layer's, a scale or a shift of a norm has 1."""
     fans: dict[int, tuple[int, int]] = {}
@@ -209,8 +208,8 @@ def _fan(module: nn.Module, weight: Tensor) -> tuple[int, int]:
         return 1, 1
     if isinstance(module, nn.MultiheadAttention) and weight.dim() == 3:
         return weight.shape[-1], weight.shape[-1]  # bias_k, bias_v: (1, 1, embedding)
-    field = prod(weight.shape[2:])
+    positions = prod(weight.shape[2:])
     groups = getattr(module, "groups", 1)
     if getattr(module, "transposed", False):  # stored as (in, out / groups, ...)
-        return weight.shape[0] // groups * field, weight.shape[1] * field
-    return weight.shape[1] * field, weight.shape[0] // groups * field
+        return weight.shape[0] // groups * positions, weight.shape[1] * positions
+    return weight.shape[1] * positions, weight.shape[0] // groups * positions

@@ -1,17 +1,23 @@
 """Data sets: what they are, where they come from, and how they are fed to a network."""
 
+from posterity.data.augmentation import AUGMENTATIONS, Augmentation, check_augmentation
 from posterity.data.batches import Batches
-from posterity.data.dataset import Dataset, Splits, Standardisation, Task
-from posterity.data.files import read_columns, read_inputs
+from posterity.data.dataset import Dataset, Task
+from posterity.data.files import read_columns, read_inputs, resolve_dataset
 from posterity.data.registry import DatasetInfo, describe, fetch, load, load_test, names
+from posterity.data.splits import Splits
+from posterity.data.standardisation import Standardisation
 
 __all__ = [
+    "AUGMENTATIONS",
+    "Augmentation",
     "Batches",
     "Dataset",
     "DatasetInfo",
     "Splits",
     "Standardisation",
     "Task",
+    "check_augmentation",
     "describe",
     "fetch",
     "load",
@@ -19,4 +25,5 @@ __all__ = [
     "names",
     "read_columns",
     "read_inputs",
+    "resolve_dataset",
 ]

@@ -1,9 +1,12 @@
-"""Users' own data: `.npz` with arrays x and y (and x_test, y_test), `.csv` with a header."""
+"""Users' own data: `.npz` with arrays x and y (and x_test, y_test), `.csv` with a header.
+
+A file is told from a data set's name by its suffix, in upper or lower case. A symbolic link counts by its own
+suffix, not by that of what it leads to.
+"""
 
 from __future__ import annotations
 
-import csv
-from array import array
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,20 +15,39 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from posterity.core.errors import CorruptFileError, DataError, UsageError
+from posterity.core.errors import DataError, UsageError
 from posterity.data.archives import read_npz
-from posterity.data.dataset import Dataset, Splits, Task
+from posterity.data.dataset import Dataset, Task
+from posterity.data.splits import Splits
+from posterity.data.tables import listed, read_header, read_table
 from posterity.data.validation import as_floats, as_labels, check_inputs, count_classes, numeric
 
-SUFFIXES = (".npz", ".csv")
+_SUFFIXES = (".npz", ".csv")
 _TEST_FRACTION = 0.2
 _MAX_GUESSED_CLASSES = 20  # more distinct whole numbers than this are quantities
+
+
+def is_file_name(name: str) -> bool:
+    """Whether `name` is a file's path rather than a data set's name."""
+    return Path(name).suffix.lower() in _SUFFIXES
+
+
+def resolve_dataset(name: str) -> str:
+    """A data set's name as it is, a file's path so that it holds in every working directory.
+
+    Links among its folders are followed, as `..` means the real parent. The file itself keeps its name, as what
+    it links to (a store of blobs) may have no suffix to tell its format by.
+    """
+    if not is_file_name(name):
+        return name
+    path = Path(name)
+    return str(Path(os.path.realpath(path.parent)) / path.name)
 
 
 def read_splits(path: Path, *, seed: int = 0, target: str | None = None, task: Task | None = None) -> Splits:
     """Training and test data of a file: its own test arrays, or a random fifth by `seed`."""
     if _suffix(path) == ".csv":
-        x, y = _read_csv_targets(path, target)
+        x, y = _split_table(path, target)
         task = task or _csv_task(y, str(path))
         labels = y.astype(np.int64) if task == "classification" and (y == np.round(y)).all() else y
         return _split(Dataset.from_arrays(x, labels, task, name=path.stem), seed)
@@ -41,9 +63,9 @@ def read_splits(path: Path, *, seed: int = 0, target: str | None = None, task: T
 
 def read_columns(path: Path, *, target: str | None = None) -> list[str]:
     """The names of a `.csv` file's input columns: all but `target`, or but the last."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        names = _header(next(csv.reader(file), []), path)
-    return [name for name in names if name != (target or names[-1])]
+    names = read_header(path)
+    target = names[-1] if target is None else target
+    return [name for name in names if name != target]
 
 
 def read_inputs(path: Path, *, target: str | None = None, columns: Sequence[str] = ()) -> Tensor:
@@ -52,15 +74,15 @@ def read_inputs(path: Path, *, target: str | None = None, columns: Sequence[str]
     With `columns`, those of the training data, a `.csv` gives just these, in this order.
     """
     if _suffix(path) == ".csv":
-        names, table = _read_csv(path)
-        missing = [name for name in columns if name not in names]
+        names, table = read_table(path)
+        place = {name: number for number, name in enumerate(names)}
+        missing = [name for name in columns if name not in place]
         if missing:
-            raise DataError(f"{path} lacks the column {', '.join(missing)} that the network was trained on.")
-        keep = [names.index(name) for name in columns]
-        keep = keep or [number for number, name in enumerate(names) if name != target]
-        if not keep:
+            raise DataError(f"{path} lacks the column {listed(missing)} that the network was trained on.")
+        wanted = columns or [name for name in names if name != target]
+        if not wanted:
             raise DataError(f"{path} has no column but the target '{target}'.")
-        values: NDArray[np.generic] = table[:, keep]
+        values: NDArray[np.generic] = table[:, [place[name] for name in wanted]]
     else:
         arrays = read_npz(path)
         if "x" not in arrays and len(arrays) != 1:
@@ -74,7 +96,7 @@ def read_inputs(path: Path, *, target: str | None = None, columns: Sequence[str]
 
 def _suffix(path: Path) -> str:
     suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
+    if suffix not in _SUFFIXES:
         raise UsageError(f"{path} is neither a .npz nor a .csv file.")
     if not path.is_file():
         raise UsageError(f"there is no file {path}; check the path.")
@@ -116,11 +138,11 @@ def _require(arrays: dict[str, NDArray[np.generic]], names: tuple[str, ...], pat
         )
 
 
-def _read_csv_targets(path: Path, target: str | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _split_table(path: Path, target: str | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Inputs (rows, columns - 1), and the column `target`, or the last."""
-    names, table = _read_csv(path)
+    names, table = read_table(path)
     if target is not None and target not in names:
-        raise UsageError(f"{path} has no column '{target}'; its columns are {', '.join(names)}.")
+        raise UsageError(f"{path} has no column '{target}'; its columns are {listed(names)}.")
     if len(names) < 2:
         raise DataError(f"{path} has the single column '{names[0]}'; expected inputs and a target.")
     column = names.index(target) if target is not None else len(names) - 1
@@ -141,53 +163,3 @@ def _csv_task(y: NDArray[np.float64], where: str) -> Task:
         f"{where}: the targets are the whole numbers {shown}, which may be classes or quantities; "
         "number classes from 0, or give task='regression'."
     )
-
-
-def _read_csv(path: Path) -> tuple[list[str], NDArray[np.float64]]:
-    """Column names and the table (rows, columns)."""
-    values = array("d")
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(file)
-            names = _header(next(rows, []), path)
-            for row in rows:
-                if row:
-                    values.extend(_numbers(row, names, f"{path}, line {rows.line_num}"))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise CorruptFileError(f"cannot read {path} as a UTF-8 .csv file: {error}.") from error
-    if not values:
-        raise DataError(f"{path} has a header but no rows.")
-    return names, np.array(values).reshape(-1, len(names))
-
-
-def _header(row: list[str], path: Path) -> list[str]:
-    names = [name.strip() for name in row]
-    if not names:
-        raise DataError(f"{path} is empty; expected a header with the columns' names.")
-    if all(_is_number(name) for name in names):
-        raise DataError(f"{path} begins with numbers ({', '.join(names[:3])}); add a header with names.")
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise DataError(f"{path} has more than one column '{twice[0]}'; give each a name of its own.")
-    return names
-
-
-def _numbers(row: list[str], names: list[str], where: str) -> list[float]:
-    if len(row) != len(names):
-        raise DataError(f"{where} has {len(row)} cells, but the header names {len(names)} columns.")
-    try:
-        return [float(cell) for cell in row]
-    except ValueError:
-        column = next(number for number, cell in enumerate(row) if not _is_number(cell))
-        raise DataError(
-            f"{where}, column '{names[column]}': '{row[column]}' is not a number; "
-            "fill gaps, and number categories and classes from 0."
-        ) from None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

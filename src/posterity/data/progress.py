@@ -19,7 +19,7 @@ class Reporter:
         self.enabled = enabled
 
     def say(self, line: str) -> None:
-        """One line."""
+        """Print a line, at once."""
         if self.enabled:
             print(line, file=sys.stderr, flush=True)
 

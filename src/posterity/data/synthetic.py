@@ -13,7 +13,9 @@ import math
 import torch
 from torch import Tensor
 
-from posterity.data.dataset import Dataset, Splits
+from posterity.data.dataset import Dataset
+from posterity.data.entry import Entry
+from posterity.data.splits import Splits
 
 GAP = (-0.7, 0.5)
 GAP_NOISE = 0.1
@@ -43,7 +45,7 @@ def truth_table_and() -> Splits:
     """AND of two bits, a binary task; training and test data are the same four rows."""
     x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     table = Dataset(x, x.prod(dim=1), "binary", name="and")
-    return Splits(table, table)
+    return Splits(table, table, raw=True)
 
 
 def _gap_part(count: int, generator: torch.Generator) -> Dataset:
@@ -63,3 +65,21 @@ def _moons_part(count: int, generator: torch.Generator) -> Dataset:
     lower = torch.tensor([1.0, 0.5]) - upper
     x = torch.where(y.unsqueeze(1) == 0, upper, lower) + 0.1 * torch.randn(count, 2, generator=generator)
     return Dataset(x, y, "classification", 2, "two-moons")
+
+
+DATASETS = {
+    "gap": Entry(
+        task="regression", shape=(1,), num_train=_NUM_TRAIN["gap"], num_test=_NUM_TEST, load=gap, options=("seed",)
+    ),
+    "two-moons": Entry(
+        task="classification",
+        shape=(2,),
+        num_train=_NUM_TRAIN["two-moons"],
+        num_test=_NUM_TEST,
+        num_classes=2,
+        load=two_moons,
+        options=("seed",),
+    ),
+    # Its inputs stay bits, as those of the perceptron that learns it.
+    "and": Entry(task="binary", shape=(2,), num_train=4, num_test=4, load=truth_table_and),
+}

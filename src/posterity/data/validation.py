@@ -35,10 +35,11 @@ def numeric(values: ArrayLike | Tensor, what: str) -> NDArray[np.generic]:
 
 
 def as_floats(values: ArrayLike | Tensor, what: str) -> Tensor:
-    """`values` as a float32 tensor."""
+    """`values` as a float32 tensor if that holds all that their type can, as float64 otherwise."""
     array = numeric(values, what)
+    narrow = np.can_cast(array.dtype, np.float32) or _overflows(array)
     with np.errstate(over="ignore"):  # beyond float32's range is infinite, which check_finite reports
-        floats = np.ascontiguousarray(array, dtype=np.float32)
+        floats = np.ascontiguousarray(array, dtype=np.float32 if narrow else np.float64)
     # A tensor over read-only memory would let an in-place operation write where it must not.
     return torch.from_numpy(floats if floats.flags.writeable else floats.copy())
 
@@ -109,6 +110,12 @@ def check_finite(values: Tensor, what: str) -> None:
             f"{what} are NaN or infinite (as {values.dtype}) in {bad} of {len(values)} rows, "
             f"first in row {first}; remove these rows or fill the gaps."
         )
+
+
+def _overflows(array: NDArray[np.generic]) -> bool:
+    """Whether a value is beyond float32's range, which no network can take."""
+    limit = np.finfo(np.float32).max
+    return bool(array.size and (array.min() < -limit or array.max() > limit))
 
 
 def _check_labels(y: Tensor, num_classes: int, what: str) -> None:

@@ -8,10 +8,10 @@ flipout    one weight sample, its signs flipped for each example
 from posterity.estimators.flipout import Flipout
 from posterity.estimators.interception import Rule
 from posterity.estimators.local import Local
-from posterity.estimators.passes import random_outputs, several_uses
+from posterity.estimators.passes import random_outputs
 
 SAMPLE = "sample"
-RULES: dict[str, Rule] = {"local": Local(), "flipout": Flipout()}
-ESTIMATORS = (SAMPLE, *RULES)
+LINEAR_RULES: dict[str, Rule] = {"local": Local(), "flipout": Flipout()}
+ESTIMATORS = (SAMPLE, *LINEAR_RULES)
 
-__all__ = ["ESTIMATORS", "RULES", "SAMPLE", "Flipout", "Local", "Rule", "random_outputs", "several_uses"]
+__all__ = ["ESTIMATORS", "LINEAR_RULES", "SAMPLE", "Flipout", "Local", "Rule", "random_outputs"]

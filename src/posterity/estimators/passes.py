@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -11,15 +10,6 @@ from torch import Tensor
 from posterity.bayesian import BayesianModule
 from posterity.estimators.interception import Interception, Rule
 from posterity.estimators.weights import Parts, PassWeights
-
-# Places of the weights that a network uses more than once in a pass. Learnt as passes are made, and kept in
-# checkpoints: a network may use its modules as often as it likes in each pass.
-_SEVERAL_USES: WeakKeyDictionary[BayesianModule, set[int]] = WeakKeyDictionary()
-
-
-def several_uses(net: BayesianModule) -> set[int]:
-    """Places in the layout of the weights that are sampled because a pass used them more than once; may be changed."""
-    return _SEVERAL_USES.setdefault(net, set())
 
 
 def random_outputs(
@@ -36,7 +26,7 @@ def random_outputs(
 def _pass(
     net: BayesianModule, rule: Rule, args: tuple[Any, ...], means: Parts, sds: Parts, noise: Tensor | None
 ) -> Tensor:
-    several = several_uses(net)
+    several = net.several_uses
     while True:
         before = _Undo(net)
         weights = PassWeights(means, sds, net.layout, noise)

@@ -1,20 +1,23 @@
-"""Runs as records: build, train, load, evaluate, compare."""
+"""What a run is, how it is executed, how it is read back; studies beside it."""
 
 from posterity.experiments.demo import demo_runs
-from posterity.experiments.evaluate import Evaluation, evaluate, predict_inputs
-from posterity.experiments.files import write_predictions
+from posterity.experiments.evaluate import NOISE, Evaluation, evaluate
+from posterity.experiments.execute import evaluate_run, execute
+from posterity.experiments.predictions import write_predictions
+from posterity.experiments.record import Record
 from posterity.experiments.run import Run
-from posterity.experiments.train import TrainedRun, load_run, train_run, write_summary
+from posterity.experiments.trained import Trained, load_run
 
 __all__ = [
+    "NOISE",
     "Evaluation",
+    "Record",
     "Run",
-    "TrainedRun",
+    "Trained",
     "demo_runs",
     "evaluate",
+    "evaluate_run",
+    "execute",
     "load_run",
-    "predict_inputs",
-    "train_run",
     "write_predictions",
-    "write_summary",
 ]

@@ -14,20 +14,20 @@ from posterity import data
 from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import DataError, UsageError, unknown_name
 from posterity.core.randomness import derive, generator
-from posterity.data import Dataset, Standardisation
+from posterity.data import Dataset, Standardisation, Task
 from posterity.experiments.run import Run
-from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
-from posterity.models import build_model
-from posterity.priors import FromPenalty, Gaussian, Laplace, PriorRule, ScaleMixture, StudentT
+from posterity.models import build_model, check_model_options
+from posterity.posteriors import POSTERIORS
+from posterity.priors import PriorRule, build_prior, check_prior_options
+from posterity.training.plan import default_likelihood
 
 
 @dataclass(frozen=True)
 class RunData:
-    """Standardised parts, and what standardised them."""
+    """What is trained and validated on, standardised, and what standardised it."""
 
     train: Dataset
     val: Dataset | None
-    test: Dataset
     standardisation: Standardisation
 
 
@@ -35,60 +35,80 @@ def build_data(run: Run) -> RunData:
     """The run's data; the statistics come from what is trained on, without the held-out part."""
     splits = data.load(run.dataset, split=run.split, seed=run.seed, target=run.target, task=run.task)
     train, val = splits.train, None
+    if run.train_rows is not None:
+        train = train.sample(run.train_rows, generator(run.seed, "training rows"))
     if run.val_fraction:
         try:
             train, val = train.split(run.val_fraction, generator(run.seed, "held out"))
         except DataError as error:
             raise DataError(f"{error} To hold out none: --val-fraction 0 (val_fraction=0)") from error
-    scale = Standardisation.identity(train) if run.dataset == "and" else Standardisation.of(train)
-    return RunData(scale.apply(train), val and scale.apply(val), scale.apply(splits.test), scale)
+    scale = Standardisation.identity(train) if splits.raw else Standardisation.of(train)
+    return RunData(scale.apply(train), None if val is None else scale.apply(val), scale)
 
 
-def build_likelihood_of(run: Run, dataset: Dataset) -> Likelihood:
-    """The likelihood for the data's task."""
-    if dataset.task == "regression":
-        return GaussianNoise(run.noise, num_targets=dataset.num_outputs)
-    return Categorical() if dataset.task == "classification" else Bernoulli()
+def load_test(run: Run) -> Dataset:
+    """The run's test data, raw."""
+    return data.load_test(run.dataset, split=run.split, seed=run.seed, target=run.target, task=run.task)
 
 
 def build_module(run: Run, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
     """The run's plain network."""
-    options: dict[str, Any] = {} if run.hidden is None else {"hidden": run.hidden}
-    return build_model(run.model, input_shape, num_outputs, **options)
+    if run.model_options:
+        check_model_options(run.model, run.model_options)
+    hidden: dict[str, Any] = {} if run.hidden is None else {"hidden": run.hidden}
+    if hidden and "hidden" in run.model_options:
+        raise UsageError(f"give hidden ({run.hidden}) or the option of that name among model_options, not both")
+    return build_model(run.model, input_shape, num_outputs, **run.model_options, **hidden)
 
 
 def build_network(run: Run, dataset: Dataset) -> BayesianModule:
     """The run's network with its initial weights, which the seed alone decides."""
-    likelihood = build_likelihood_of(run, dataset)
+    _refuse_idle(run, dataset.task)
+    if run.posterior_options:
+        POSTERIORS[run.posterior].check_start(run.posterior_options)
+    likelihood = default_likelihood(dataset, run.noise)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(run.seed, "initial weights"))
         model = build_module(run, dataset.input_shape, likelihood.num_outputs(dataset.num_outputs))
         return bayesian(
             model,
-            prior=build_prior(run),
+            prior=_prior(run),
             posterior=run.posterior,
-            rho=run.rho,
-            rank=run.rank,
+            rho=None if run.relative_sd is not None else run.rho,
+            relative_sd=run.relative_sd,
+            relative_to=run.relative_to,
+            init=run.init,
             select=_select(run, model),
             likelihood=likelihood,
             seed=run.seed,
+            **run.posterior_options,
         )
 
 
-def build_prior(run: Run) -> PriorRule:
-    """The run's prior, or the one its penalty stands for."""
-    if run.penalty is not None:
-        chosen = [name for name in ("prior", "prior_scale") if not run.is_default(name)]
-        if chosen or run.learn_prior:
-            raise UsageError(f"a penalty is a prior: leave out {', '.join(chosen) or 'learn_prior'}")
-        return FromPenalty(run.penalty, run.penalty_factor)
-    if run.prior == "mixture":
-        return ScaleMixture(sd1=run.prior_scale)
-    shapes = {"gaussian": Gaussian, "laplace": Laplace, "student_t": StudentT}
-    if run.prior not in shapes:
-        raise unknown_name("prior", run.prior, [*shapes, "mixture"])
-    rule: PriorRule = shapes[run.prior](run.prior_scale)
-    return rule
+def _prior(run: Run) -> PriorRule | None:
+    """The run's prior; none where a penalty brings its own."""
+    if run.penalty is None:
+        if run.prior_options:
+            check_prior_options(run.prior, run.prior_options)
+        return build_prior(run.prior, scale=run.prior_scale, mean=run.prior_mean, **run.prior_options)
+    own = ("prior", "prior_scale", "prior_mean", "prior_options", "learn_prior")
+    chosen = [name for name in own if not run.is_default(name)]
+    if chosen:
+        raise UsageError(f"a penalty is a prior: leave out {', '.join(chosen)}")
+    return None
+
+
+def _refuse_idle(run: Run, task: Task) -> None:
+    """Refuse what was given and has no effect on a network for this `task`; the plan does so for the training."""
+    random = POSTERIORS[run.posterior].random
+    for name, used, why in (
+        ("rho", random and run.relative_sd is None, "a posterior that has standard deviations, without relative_sd"),
+        ("relative_sd", random, "a posterior that has standard deviations, not with 'point'"),
+        ("relative_to", run.relative_sd is not None, "a relative_sd: give one, or leave it out"),
+        ("noise", task == "regression", f"regression, not with {task}"),
+    ):
+        if not used and not run.is_default(name):
+            raise UsageError(f"{name} ({getattr(run, name)!r}) goes with {why}")
 
 
 def _select(run: Run, model: nn.Module) -> list[str] | None:

@@ -6,8 +6,11 @@ from typing import Any
 
 from posterity.core.errors import unknown_name
 from posterity.likelihoods.categorical import Bernoulli, Categorical
+from posterity.likelihoods.classes import ClassPrediction
 from posterity.likelihoods.gaussian import GaussianNoise
-from posterity.likelihoods.likelihood import Likelihood, Prediction
+from posterity.likelihoods.likelihood import Likelihood
+from posterity.likelihoods.prediction import Prediction
+from posterity.likelihoods.real import RealPrediction
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {c.kind: c for c in (Categorical, Bernoulli, GaussianNoise)}
 
@@ -23,8 +26,10 @@ __all__ = [
     "LIKELIHOODS",
     "Bernoulli",
     "Categorical",
+    "ClassPrediction",
     "GaussianNoise",
     "Likelihood",
     "Prediction",
+    "RealPrediction",
     "build_likelihood",
 ]

@@ -2,8 +2,6 @@
 
 log P(y = k | z) = z_k - logsumexp(z)
 log P(y | z)     = y log sigmoid(z) + (1 - y) log sigmoid(-z)
-
-total entropy H[mean_s p_s] = aleatoric mean_s H[p_s] + epistemic I[y; w]      (both >= 0, in nats)
 """
 
 from __future__ import annotations
@@ -13,23 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from posterity.core.errors import UsageError
-from posterity.likelihoods.likelihood import Likelihood, Prediction
+from posterity.likelihoods.classes import ClassPrediction, predict_classes
+from posterity.likelihoods.likelihood import Likelihood
 
 IGNORE_NOTHING = -(2**62)
-
-
-def entropy(probs: Tensor) -> Tensor:
-    """-sum p log p over the last axis, in nats, with 0 log 0 = 0."""
-    return -torch.xlogy(probs, probs).sum(-1)
-
-
-def predict_classes(probs: Tensor) -> Prediction:
-    """The predictive of class probabilities (S, n, K)."""
-    mean = probs.mean(0)
-    aleatoric = entropy(probs).mean(0)
-    # Mutual information is not negative; rounding can make the difference so.
-    epistemic = (entropy(mean) - aleatoric).clamp_min(0)
-    return Prediction(mean, aleatoric, epistemic, probs, confidence=mean.amax(-1))
 
 
 class Categorical(Likelihood):
@@ -52,7 +37,7 @@ class Categorical(Likelihood):
         # No label is ignored: PyTorch would silently pass over -100.
         return F.cross_entropy(outputs.flatten(0, 1), labels, reduction=reduction, ignore_index=IGNORE_NOTHING)
 
-    def predict(self, outputs: Tensor) -> Prediction:
+    def predict(self, outputs: Tensor) -> ClassPrediction:
         """Class probabilities and their uncertainty."""
         return predict_classes(outputs.softmax(-1))
 
@@ -77,7 +62,7 @@ class Bernoulli(Likelihood):
         targets = y.to(logits.dtype).expand_as(logits)
         return -F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
 
-    def predict(self, outputs: Tensor) -> Prediction:
+    def predict(self, outputs: Tensor) -> ClassPrediction:
         """Probabilities (n, 2) of no and yes, and their uncertainty."""
         return predict_classes(torch.cat([torch.sigmoid(-outputs), torch.sigmoid(outputs)], -1))
 

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posterity.core.errors import UsageError
-from posterity.likelihoods.likelihood import Likelihood, Prediction
+from posterity.likelihoods.likelihood import Likelihood
+from posterity.likelihoods.mixture import HALF_LOG_2PI
+from posterity.likelihoods.real import RealPrediction
 
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 MIN_SD = 1e-3  # keeps input-dependent noise from collapsing onto single training points
 
 
@@ -59,12 +60,12 @@ class GaussianNoise(Likelihood):
             raise UsageError(f"Gaussian targets must have shape {tuple(mean.shape[1:])}, not {tuple(y.shape)}")
         return -(0.5 * ((y - mean) / sd).square() + sd.log() + HALF_LOG_2PI).sum(-1)
 
-    def predict(self, outputs: Tensor) -> Prediction:
-        """Mean and variances by source."""
+    def predict(self, outputs: Tensor) -> RealPrediction:
+        """Mean and standard deviations by source."""
         mean, sd = self.moments(outputs)
-        variance = sd.square()
-        epistemic = mean.var(0, correction=0)
-        return Prediction(mean.mean(0), variance.mean(0), epistemic, mean, noise=variance.contiguous())
+        # Squares are summed in double precision, where they have room; `std` does so by itself.
+        noise = torch.linalg.vector_norm(sd, dim=0, dtype=torch.float64).div_(math.sqrt(len(sd))).to(sd.dtype)
+        return RealPrediction(mean.mean(0), noise, mean.std(0, correction=0), mean, sd.contiguous())
 
     def num_outputs(self, num_targets: int) -> int:
         """A mean for each target, and with input-dependent noise a scale for each."""

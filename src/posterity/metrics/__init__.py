@@ -10,15 +10,21 @@ from posterity.metrics.regression import (
     gaussian_log_likelihood,
     rmse,
 )
+from posterity.metrics.scores import CLASSIFICATION, REGRESSION, Metric, Predicted, brief_score, score
 from posterity.metrics.selective import aurc, risk_coverage
 
 __all__ = [
+    "CLASSIFICATION",
+    "REGRESSION",
+    "Metric",
+    "Predicted",
     "Reliability",
     "accuracy",
     "adaptive_ece",
     "aupr",
     "aurc",
     "auroc",
+    "brief_score",
     "brier",
     "confidence",
     "coverage",
@@ -33,4 +39,5 @@ __all__ = [
     "reliability",
     "risk_coverage",
     "rmse",
+    "score",
 ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from inspect import signature
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
 
-from posterity.core.errors import UsageError, unknown_name
+from posterity.core.errors import unknown_name
+from posterity.core.options import Option, check_options, options_of
 from posterity.models.cnn import cnn
 from posterity.models.lenet import lenet5
 from posterity.models.mean_field_net import MeanFieldNet, mean_field
@@ -24,15 +24,38 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
+def model_options(name: str) -> dict[str, Any]:
+    """What the model `name` can be told beside the shapes of its inputs and outputs, with the defaults."""
+    return {key: option.default for key, option in _known(name).items()}
+
+
+def check_model_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an unknown model, and options that it does not take or that are of another kind than it takes."""
+    check_options(f"model '{name}'", options, _known(name))
+
+
 def build_model(name: str, input_shape: Sequence[int], num_outputs: int, **options: Any) -> nn.Module:
     """A network by its name."""
-    if name not in MODELS:
-        raise unknown_name("model", name, MODELS)
-    known = list(signature(MODELS[name]).parameters)[2:]
-    for option in options:
-        if option not in known:
-            raise UsageError(f"model '{name}' has no option '{option}'; it has {', '.join(known) or 'none'}")
+    if options or name not in MODELS:
+        check_model_options(name, options)
     return MODELS[name](input_shape, num_outputs, **options)
 
 
-__all__ = ["MODELS", "MeanFieldNet", "build_model", "cnn", "lenet5", "mean_field", "mlp", "perceptron"]
+def _known(name: str) -> dict[str, Option]:
+    if name not in MODELS:
+        raise unknown_name("model", name, MODELS)
+    return options_of(MODELS[name], beside=("input_shape", "num_outputs"))
+
+
+__all__ = [
+    "MODELS",
+    "MeanFieldNet",
+    "build_model",
+    "check_model_options",
+    "cnn",
+    "lenet5",
+    "mean_field",
+    "mlp",
+    "model_options",
+    "perceptron",
+]

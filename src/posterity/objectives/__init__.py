@@ -1,23 +1,25 @@
 """What training minimises."""
 
 from posterity.objectives.baseline import BASELINES, MovingBaseline
-from posterity.objectives.divergence import kl_by_weight, kl_divergence
-from posterity.objectives.draw import draw_with_kl
 from posterity.objectives.elbo import Loss, negative_elbo
-from posterity.objectives.empirical import learn_scale
+from posterity.objectives.empirical import check_learnable, learn_scale
 from posterity.objectives.estimate import GRADIENTS, check_estimate
 from posterity.objectives.mean_field_limit import elbo_gap, exact_elbo, limit_functional, output_moments
-from posterity.objectives.tempering import per_neuron, per_weight, warm_up
+from posterity.objectives.pairs import PAIRS, Pair, draw_with_kl, kl_by_weight, kl_divergence
+from posterity.objectives.tempering import per_neuron, per_weight, temperature_rule, warm_up
 from posterity.objectives.variance import GradientVariance, gradient_variance
 from posterity.objectives.weighting import kl_weights
 
 __all__ = [
     "BASELINES",
     "GRADIENTS",
+    "PAIRS",
     "GradientVariance",
     "Loss",
     "MovingBaseline",
+    "Pair",
     "check_estimate",
+    "check_learnable",
     "draw_with_kl",
     "elbo_gap",
     "exact_elbo",
@@ -31,5 +33,6 @@ __all__ = [
     "output_moments",
     "per_neuron",
     "per_weight",
+    "temperature_rule",
     "warm_up",
 ]

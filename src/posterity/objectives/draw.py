@@ -1,4 +1,4 @@
-"""Weights drawn with the KL's gradient attached, written by hand.
+"""Weights drawn from a mean-field posterior with the KL's gradient attached, written by hand.
 
     w = mean + sd eps,   sd = F.softplus(rho),   kl = KL(N(mean, sd^2) || N(prior_mean, prior_sd^2))
 
@@ -23,9 +23,6 @@ from torch.nn import functional as F
 
 from posterity.bayesian import BayesianModule
 from posterity.core.layout import Layout
-from posterity.objectives.divergence import kl_divergence
-from posterity.objectives.draw_low_rank import draw_low_rank
-from posterity.posteriors import LowRank, MeanField
 from posterity.priors import FlatGaussian
 
 FEW_WEIGHTS = 2**17  # below this, calls cost more than memory traffic: join the parts' gradients first
@@ -127,26 +124,17 @@ def _add_kl(
         to_sd.addcdiv_(sd.new_ones(1), sd, value=-factor)
 
 
-def moments_with_kl(net: BayesianModule) -> tuple[Sequence[Tensor], Sequence[Tensor], Tensor]:
+def mean_field_moments(net: BayesianModule) -> tuple[Sequence[Tensor], Sequence[Tensor], Tensor]:
     """Means and standard deviations, flat parts (size,) by weight, and a zero that has the gradient of their KL."""
-    posterior, sizes = net.posterior, net.layout.sizes
-    if isinstance(posterior, MeanField) and isinstance(net.prior, FlatGaussian):
-        inputs = (posterior.mean, posterior.rho, net.prior, net.layout)
-        *parts, handle = _Moments.apply(*inputs)  # type: ignore[no-untyped-call]
-        return parts[: len(sizes)], parts[len(sizes) :], handle
-    kl = kl_divergence(posterior, net.prior)
-    return posterior.mean.split(sizes), posterior.sd.split(sizes), kl - kl.detach()
+    count = len(net.layout.sizes)
+    inputs = (net.posterior.mean, net.posterior.rho, net.prior, net.layout)
+    *parts, handle = _Moments.apply(*inputs)  # type: ignore[no-untyped-call]
+    return parts[:count], parts[count:], handle
 
 
-def draw_with_kl(net: BayesianModule, samples: int = 1) -> tuple[dict[str, Tensor], Tensor]:
+def draw_mean_field(net: BayesianModule, samples: int) -> tuple[dict[str, Tensor], Tensor]:
     """Weights by name, (S, *shape) for more than one sample, and a zero that has the gradient of their KL."""
-    posterior, count = net.posterior, None if samples == 1 else samples
-    if isinstance(posterior, MeanField) and isinstance(net.prior, FlatGaussian):
-        inputs = (posterior.mean, posterior.rho, net.noise(count), net.prior, net.layout)
-        *tensors, handle = _Draw.apply(*inputs)  # type: ignore[no-untyped-call]
-        return dict(zip(net.layout.names, tensors, strict=True)), handle
-    if isinstance(posterior, LowRank) and isinstance(net.prior, FlatGaussian):
-        weights, handle = draw_low_rank(posterior, net.prior, net.noise(samples))
-        return net.layout.views(weights[0] if count is None else weights), handle
-    kl = kl_divergence(posterior, net.prior)
-    return net.layout.views(net.draw(count)), kl - kl.detach()
+    noise = net.noise(None if samples == 1 else samples)
+    inputs = (net.posterior.mean, net.posterior.rho, noise, net.prior, net.layout)
+    *tensors, handle = _Draw.apply(*inputs)  # type: ignore[no-untyped-call]
+    return dict(zip(net.layout.names, tensors, strict=True)), handle

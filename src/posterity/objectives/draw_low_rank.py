@@ -23,15 +23,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from posterity.posteriors import LowRank
+from posterity.bayesian import BayesianModule
 from posterity.posteriors.low_rank import BLOCK, capacitance
 from posterity.priors import FlatGaussian
 
 
-def draw_low_rank(posterior: LowRank, prior: FlatGaussian, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights (S, N) for `noise` (S, N + R), and a zero that has the gradient of the KL."""
-    weights, handle = _Draw.apply(posterior.mean, posterior.rho, posterior.deviations, noise, prior)  # type: ignore[no-untyped-call]
-    return weights, handle
+def draw_low_rank(net: BayesianModule, samples: int) -> tuple[dict[str, Tensor], Tensor]:
+    """Weights by name, (S, *shape) for more than one sample, and a zero that has the gradient of their KL."""
+    q = net.posterior
+    weights, handle = _Draw.apply(q.mean, q.rho, q.deviations, net.noise(samples), net.prior)  # type: ignore[no-untyped-call]
+    return net.layout.views(weights[0] if samples == 1 else weights), handle
 
 
 class _Draw(torch.autograd.Function):

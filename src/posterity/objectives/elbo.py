@@ -23,9 +23,8 @@ from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
 from posterity.likelihoods import Likelihood
 from posterity.objectives.baseline import MovingBaseline
-from posterity.objectives.divergence import kl_by_weight
 from posterity.objectives.estimate import estimate
-from posterity.priors import FlatGaussian
+from posterity.objectives.pairs import kl_by_weight, pair_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +49,8 @@ class Loss:
 
     def __repr__(self) -> str:
         # The KL where it is known or at hand: not once the weights have changed, nor by quadrature for a print.
-        at_hand = self.kl_drawn is not None or (isinstance(self.net.prior, FlatGaussian) and self._unchanged())
+        cheap = pair_of(self.net.posterior, self.net.prior).cheap
+        at_hand = self.kl_drawn is not None or (cheap and self._unchanged())
         kl = f", kl={self.kl.item():.6g}" if at_hand or "kl" in vars(self) else ""
         total = f"{self.item():.6g}, " if kl else ""
         return f"Loss({total}nll={self.nll.item():.6g}{kl}, temperature={self.temperature:g}, num_data={self.num_data})"
@@ -132,8 +132,8 @@ def negative_elbo(
     if samples < 1:
         raise UsageError(f"the number of weight samples must be at least 1, not {samples}")
     e = estimate(net, likelihood, x, y, samples=samples, estimator=estimator, gradient=gradient, baseline=baseline)
-    parts = (e.outputs, net, e.kl_handle, _fingerprint(net), e.kl_drawn, e.weights)
-    return Loss(e.nll, temperature, kl_weight, num_data, *parts)
+    rest = (e.outputs, net, e.kl_handle, _fingerprint(net), e.kl_drawn, e.weights)
+    return Loss(e.nll, temperature, kl_weight, num_data, *rest)
 
 
 def _fingerprint(net: BayesianModule) -> list[Tensor]:

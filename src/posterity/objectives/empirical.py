@@ -7,18 +7,23 @@ shrink to zero together, the prior's density growing without bound.
 
 from __future__ import annotations
 
-import copy
-
 import torch
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
+from posterity.posteriors import Posterior
+from posterity.priors import Prior
+
+
+def check_learnable(posterior: Posterior, prior: Prior) -> None:
+    """Refuse a pair for which `learn_scale` is not defined."""
+    if not posterior.random:
+        raise UsageError("a point posterior cannot learn its prior's scale: both would shrink to zero; use mean_field")
+    prior.check_learnable()
 
 
 @torch.no_grad()
-def learn_scale(net: BayesianModule, *, keep: bool = False) -> None:
-    """Set the scale of the prior of `net` to the best for its posterior; with `keep` only see that it can be done."""
-    if not net.posterior.random:
-        raise UsageError("a point posterior cannot learn its prior's scale: both would shrink to zero; use mean_field")
-    prior = copy.deepcopy(net.prior) if keep else net.prior
-    prior.fit_scale(net.posterior.mean, net.posterior.sd, net.layout.sizes)
+def learn_scale(net: BayesianModule) -> None:
+    """Set the scale of the prior of `net` to the best for its posterior."""
+    check_learnable(net.posterior, net.prior)
+    net.prior.fit_scale(net.posterior.mean, net.posterior.sd, net.layout.sizes)

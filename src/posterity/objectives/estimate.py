@@ -26,12 +26,11 @@ from torch import Tensor
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError, unknown_name
-from posterity.estimators import ESTIMATORS, RULES, SAMPLE, random_outputs
+from posterity.estimators import ESTIMATORS, LINEAR_RULES, SAMPLE, random_outputs
 from posterity.likelihoods import Likelihood
 from posterity.objectives.baseline import BASELINES, LEAVE_ONE_OUT, MOVING, MovingBaseline, leave_one_out
-from posterity.objectives.divergence import has_kl
-from posterity.objectives.draw import draw_with_kl, moments_with_kl
-from posterity.posteriors import MeanField, Posterior
+from posterity.objectives.pairs import draw_with_kl, moments_with_kl
+from posterity.posteriors import Posterior
 from posterity.priors import Prior
 
 ANALYTIC, TOTAL, PATH, SCORE = "analytic", "total", "path", "score"
@@ -87,19 +86,14 @@ def estimate(
     name = MOVING if isinstance(baseline, MovingBaseline) else baseline
     if not (estimator == SAMPLE and gradient is None and name is None):
         check_estimate(estimator, gradient, name, samples)
-    kind = _resolve(net, gradient)
+    kind = kind_of(net.posterior, net.prior, estimator, gradient)
     if kind == SCORE:
         return _score(net, likelihood, x, y, samples, baseline)
-    rule = RULES.get(estimator) if net.posterior.random else None
+    rule = LINEAR_RULES.get(estimator) if net.posterior.random else None
     if rule is None and kind == ANALYTIC:
         views, handle = draw_with_kl(net, samples)
         outputs = net.outputs(x, views=views)
         return Estimate(likelihood.nll(outputs, y), outputs, handle)
-    if rule is not None and not isinstance(net.posterior, MeanField):
-        raise UsageError(
-            f"'{estimator}' needs weights that are independent under q; a {net.posterior.kind} posterior's are not: "
-            "take estimator 'sample'"
-        )
     if kind == ANALYTIC:
         assert rule is not None
         means, sds, handle = moments_with_kl(net)
@@ -121,17 +115,21 @@ def estimate(
     return Estimate(likelihood.nll(outputs, y), outputs, kl - kl.detach(), kl.detach(), weights.detach())
 
 
-def _resolve(net: BayesianModule, gradient: str | None) -> str:
-    closed = has_kl(net.posterior, net.prior)
+def kind_of(posterior: Posterior, prior: Prior, estimator: str, gradient: str | None) -> str:
+    """The kind of gradient that is taken, by default the first there is; refused where these two do not have it."""
+    if estimator != SAMPLE and posterior.random and not posterior.independent:
+        raise UsageError(
+            f"'{estimator}' needs weights that are independent under q; a {posterior.kind} posterior's are not: "
+            "take estimator 'sample'"
+        )
+    closed = posterior.has_kl(prior)
     if gradient is None:
         return ANALYTIC if closed else PATH
-    if gradient != ANALYTIC and not net.posterior.random:
-        raise UsageError(
-            f"a {net.posterior.kind} posterior has no density: its gradient is 'analytic', not '{gradient}'"
-        )
+    if gradient != ANALYTIC and not posterior.random:
+        raise UsageError(f"a {posterior.kind} posterior has no density: its gradient is 'analytic', not '{gradient}'")
     if gradient == ANALYTIC and not closed:
         raise UsageError(
-            f"there is no closed-form KL from a {net.posterior.kind} posterior to a {net.prior.kind} prior: take "
+            f"there is no closed-form KL from a {posterior.kind} posterior to a {prior.kind} prior: take "
             "gradient 'path' or 'total'"
         )
     return gradient

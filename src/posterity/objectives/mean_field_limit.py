@@ -39,8 +39,7 @@ from posterity.core.errors import UsageError
 from posterity.core.randomness import NoiseSource
 from posterity.likelihoods import GaussianNoise, Likelihood
 from posterity.models import MeanFieldNet
-from posterity.objectives.divergence import kl_divergence
-from posterity.posteriors import MeanField
+from posterity.objectives.pairs import kl_divergence
 
 CUT, STEP, FINEST = 8.5, 0.1, 0.5  # of the quadrature: 1e-16 of the mass is outside; the longest steps, in s and in u
 AT_A_TIME = 2**22  # weights and activations of the samples that are evaluated together
@@ -59,10 +58,11 @@ class Gap:
 def output_moments(net: BayesianModule, x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance (n, k) of the outputs at `x` (n, ...) under the posterior, exact and differentiable."""
     model, posterior = net.model, net.posterior
-    if not isinstance(model, MeanFieldNet) or not isinstance(posterior, MeanField) or len(net.layout.entries) != 2:
+    known = posterior.random and posterior.independent and len(net.layout.entries) == 2
+    if not isinstance(model, MeanFieldNet) or not known:
         raise UsageError(
-            "output moments are known for a mean-field network (model 'mean-field') with a mean_field posterior over "
-            f"all its weights, not for {type(model).__name__} with a {posterior.kind} one"
+            "output moments are known for a mean-field network (model 'mean-field') with a mean_field or tied "
+            f"posterior over all its weights, not for {type(model).__name__} with a {posterior.kind} one"
         )
     mean, variance = net.layout.views(posterior.mean), net.layout.views(posterior.sd.square())
     inputs = x.flatten(1)
@@ -104,8 +104,7 @@ def limit_functional(
 ) -> Tensor:
     """F~ in nats; `x`, `y` are all `num_data` data, or a sample of them that is scaled up."""
     expected, _ = output_moments(net, x)
-    fit = _scale(x, num_data) * _summed_loss(likelihood, expected, y)
-    return -fit - temperature * kl_divergence(net.posterior, net.prior)
+    return _tempered(net, _summed_loss(likelihood, expected, y), _scale(x, num_data), temperature)
 
 
 def exact_elbo(
@@ -120,8 +119,7 @@ def exact_elbo(
     """The tempered ELBO in nats, without sampling; for a Gaussian likelihood with fixed or learnt noise."""
     expected, variance = output_moments(net, x)
     gap = _gaussian_gap(likelihood, expected, variance)
-    fit = _scale(x, num_data) * (_summed_loss(likelihood, expected, y) + gap)
-    return -fit - temperature * kl_divergence(net.posterior, net.prior)
+    return _tempered(net, _summed_loss(likelihood, expected, y) + gap, _scale(x, num_data), temperature)
 
 
 @torch.no_grad()
@@ -170,6 +168,10 @@ def _sampled_gap(
 
 def _summed_loss(likelihood: Likelihood, outputs: Tensor, y: Tensor) -> Tensor:
     return -likelihood.log_prob(outputs.unsqueeze(0), y).sum()
+
+
+def _tempered(net: BayesianModule, loss: Tensor, scale: float, temperature: float) -> Tensor:
+    return -(scale * loss) - temperature * kl_divergence(net.posterior, net.prior)
 
 
 def _is_exact(likelihood: Likelihood) -> bool:

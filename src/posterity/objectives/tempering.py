@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import nn
@@ -31,10 +31,11 @@ from torch import nn
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError, unknown_name
 
+LINEAR, COSINE = "linear", "cosine"
 UNTEMPERED = 1.0  # Bayes' rule, the default of training
 SHAPES: dict[str, Callable[[float], float]] = {
-    "linear": lambda share: share,
-    "cosine": lambda share: 0.5 * (1 - math.cos(math.pi * share)),
+    LINEAR: lambda share: share,
+    COSINE: lambda share: 0.5 * (1 - math.cos(math.pi * share)),
 }
 
 
@@ -47,6 +48,10 @@ class TemperatureRule(ABC):
     def bind(self, net: BayesianModule, num_data: int) -> Callable[[float], float]:
         """The temperature as a function of the epochs done."""
 
+    @abstractmethod
+    def as_settings(self) -> dict[str, Any]:
+        """The rule as settings of plain values; `temperature_rule` is the inverse."""
+
     @property
     def settled(self) -> TemperatureRule:
         """The rule once a warm-up is over."""
@@ -54,7 +59,7 @@ class TemperatureRule(ABC):
 
 
 @dataclass(frozen=True)
-class Constant(TemperatureRule):
+class FixedTemperature(TemperatureRule):
     """A number."""
 
     value: float
@@ -70,6 +75,10 @@ class Constant(TemperatureRule):
         """Itself, always."""
         return lambda epochs: float(self.value)
 
+    def as_settings(self) -> dict[str, Any]:
+        """The number."""
+        return {"temperature": self.value}
+
 
 @dataclass(frozen=True)
 class PerWeight(TemperatureRule):
@@ -83,7 +92,11 @@ class PerWeight(TemperatureRule):
 
     def bind(self, net: BayesianModule, num_data: int) -> Callable[[float], float]:
         """The same at all times."""
-        return Constant(self.tau * num_data / net.num_weights).bind(net, num_data)
+        return FixedTemperature(self.tau * num_data / net.num_weights).bind(net, num_data)
+
+    def as_settings(self) -> dict[str, Any]:
+        """The rule's name, and tau."""
+        return {"temperature": self.kind, "tau": self.tau}
 
 
 @dataclass(frozen=True)
@@ -98,20 +111,24 @@ class PerNeuron(TemperatureRule):
 
     def bind(self, net: BayesianModule, num_data: int) -> Callable[[float], float]:
         """The same at all times."""
-        return Constant(self.tau * num_data / hidden_neurons(net.model)).bind(net, num_data)
+        return FixedTemperature(self.tau * num_data / hidden_neurons(net.model)).bind(net, num_data)
+
+    def as_settings(self) -> dict[str, Any]:
+        """The rule's name, and tau."""
+        return {"temperature": self.kind, "tau": self.tau}
 
 
 @dataclass(frozen=True)
-class WarmUp(TemperatureRule):
+class TemperatureWarmUp(TemperatureRule):
     """From 0 up to `target`, a number or another rule, over the first `epochs`."""
 
     target: float | str | TemperatureRule
     epochs: float = 5.0
-    shape: str = "linear"
+    shape: str = LINEAR
     kind = "warm-up"
 
     def __post_init__(self) -> None:
-        if isinstance(as_rule(self.target), WarmUp):
+        if isinstance(as_rule(self.target), TemperatureWarmUp):
             raise UsageError("a warm-up leads to a number, per_weight or per_neuron, not to another warm-up")
         if not (math.isfinite(self.epochs) and self.epochs > 0):
             raise UsageError(f"a warm-up of the temperature takes a positive number of epochs, not {self.epochs}")
@@ -128,9 +145,14 @@ class WarmUp(TemperatureRule):
         full, ramp = as_rule(self.target).bind(net, num_data), SHAPES[self.shape]
         return lambda epochs: full(epochs) * ramp(min(epochs / self.epochs, 1.0))
 
+    def as_settings(self) -> dict[str, Any]:
+        """The target's, and the ramp."""
+        ramp = {"temperature_warmup": self.epochs, "temperature_warmup_shape": self.shape}
+        return {**as_rule(self.target).as_settings(), **ramp}
 
-per_weight, per_neuron, warm_up = PerWeight, PerNeuron, WarmUp
-RULES: dict[str, Callable[[float], TemperatureRule]] = {PerWeight.kind: PerWeight, PerNeuron.kind: PerNeuron}
+
+per_weight, per_neuron, warm_up = PerWeight, PerNeuron, TemperatureWarmUp
+TEMPERATURES: dict[str, Callable[[float], TemperatureRule]] = {PerWeight.kind: PerWeight, PerNeuron.kind: PerNeuron}
 Temperature = float | str | TemperatureRule
 
 
@@ -139,20 +161,22 @@ def as_rule(temperature: Temperature, *, tau: float = 1.0) -> TemperatureRule:
     if isinstance(temperature, TemperatureRule):
         return temperature
     if isinstance(temperature, str):
-        if temperature not in RULES:
-            raise unknown_name("temperature (a number, or the name of a rule)", temperature, RULES)
-        return RULES[temperature](tau)
-    return Constant(temperature)
+        if temperature not in TEMPERATURES:
+            raise unknown_name("temperature (a number, or the name of a rule)", temperature, TEMPERATURES)
+        return TEMPERATURES[temperature](tau)
+    return FixedTemperature(temperature)
 
 
-def describe_temperature(temperature: Temperature) -> float | dict[str, Any]:
-    """Plain values that are equal for equal temperatures: a number, or a rule's name and fields."""
-    rule = as_rule(temperature)
-    if isinstance(rule, Constant):
-        return rule.value
-    if isinstance(rule, WarmUp):
-        return {"rule": rule.kind, **asdict(rule), "target": describe_temperature(rule.target)}
-    return {"rule": rule.kind, **vars(rule)}
+def temperature_rule(
+    temperature: Temperature, tau: float = 1.0, warmup: float = 0.0, shape: str = LINEAR
+) -> TemperatureRule:
+    """The rule that these settings stand for: the inverse of `as_settings`, with `warmup` in epochs, 0 for none."""
+    if tau != 1 and not isinstance(temperature, str):
+        raise UsageError(f"tau ({tau}) goes with temperature {' or '.join(TEMPERATURES)}, not with {temperature}")
+    if shape not in SHAPES:
+        raise unknown_name("shape of a warm-up", shape, SHAPES)
+    rule = as_rule(temperature, tau=tau)
+    return TemperatureWarmUp(rule, warmup, shape) if warmup else rule
 
 
 def hidden_neurons(model: nn.Module) -> int:

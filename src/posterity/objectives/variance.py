@@ -129,8 +129,8 @@ def _measure(
             continue
         seconds.append(time.perf_counter() - start)
         for name, parameters in groups.items():
-            parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-            gradient = torch.cat([part.flatten() for part in parts]).double()
+            grads = (torch.zeros_like(p) if p.grad is None else p.grad for p in parameters)
+            gradient = torch.cat([grad.flatten() for grad in grads]).double()
             change = gradient - mean[name]
             mean[name] = mean[name] + change / number
             squares[name] += (change * (gradient - mean[name])).sum().item()

@@ -2,10 +2,26 @@
 
 from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound, AMSBound
-from posterity.optim.build import OPTIMIZERS, Recipe, build_optimizer, try_options
+from posterity.optim.build import (
+    OPTIMIZERS,
+    Recipe,
+    build_optimizer,
+    check_optimizer_options,
+    construct,
+    optimizer_options,
+)
 from posterity.optim.ivon import IVON
 from posterity.optim.rates import effective_rates
-from posterity.optim.schedules import SCHEDULES, Constant, Cosine, Schedule, Step, build_schedule
+from posterity.optim.regions import robust_rates, stable_rate
+from posterity.optim.schedules import (
+    SCHEDULES,
+    Constant,
+    Cosine,
+    Schedule,
+    Step,
+    build_schedule,
+    check_schedule_options,
+)
 from posterity.optim.sgld import SGLD, SampleCollector
 from posterity.optim.yellowfin import YellowFin
 
@@ -27,6 +43,11 @@ __all__ = [
     "YellowFin",
     "build_optimizer",
     "build_schedule",
+    "check_optimizer_options",
+    "check_schedule_options",
+    "construct",
     "effective_rates",
-    "try_options",
+    "optimizer_options",
+    "robust_rates",
+    "stable_rate",
 ]

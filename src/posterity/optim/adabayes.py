@@ -1,6 +1,6 @@
 """AdaBayes: a Kalman filter for each weight's optimum, whose posterior variance is the weight's rate.
 
-    g    gradient of the summed loss: a mean loss's times the batch size
+    g    gradient of the summed loss: a mean loss's times the rows of its batch
     eta  Adam's rate,  s2 = lr_sgd / batch size,  <.> Adam's bias-corrected averages
 
 AdaBayes                                                              [1, algorithm 1]
@@ -20,6 +20,9 @@ it is kept from falling below 0.
 
 With a mean loss the batch size n cancels in AdaBayes-FP: s2_post n = 1/(1/(2 lr_sgd) + sqrt(1/(4 lr_sgd^2) +
 <g^2>/eta^2)) with g the mean's gradient. Elsewhere it is needed: give it, or set `optimizer.batch_size`.
+
+A short batch has a gradient of fewer rows, while s2 stays: set `optimizer.rows` before each step where batches differ.
+What is averaged, in m and v, is the mean's gradient times rows / batch size.
 
 [1] Aitchison, Bayesian filtering unifies adaptive and non-adaptive neural network optimization methods, 2020.
 """
@@ -49,6 +52,8 @@ REDUCTIONS = ("mean", "sum")
 class AdaBayes(BlockOptimizer):
     """Algorithm 1: the filter itself."""
 
+    _rows: int | None = None
+
     def __init__(
         self,
         params: ParamsT,
@@ -66,7 +71,7 @@ class AdaBayes(BlockOptimizer):
 
     @property
     def batch_size(self) -> int | None:
-        """Rows in the batch of the coming step."""
+        """Rows of a whole batch."""
         size: int | None = self.param_groups[0]["batch_size"]
         return size
 
@@ -75,6 +80,17 @@ class AdaBayes(BlockOptimizer):
         check_positive("the batch size", size)
         for group in self.param_groups:
             group["batch_size"] = size
+
+    @property
+    def rows(self) -> int | None:
+        """Rows in the batch of the coming steps; None is a whole batch's."""
+        return self._rows
+
+    @rows.setter
+    def rows(self, rows: int | None) -> None:
+        if rows is not None:
+            check_positive("rows", rows)
+        self._rows = rows
 
     def check(self, group: Group) -> None:
         """lr_sgd and batch size positive, betas in [0, 1), a known reduction."""
@@ -94,12 +110,13 @@ class AdaBayes(BlockOptimizer):
     def kernel(self, group: Group, t: int) -> Kernel:
         """The filter in units of the schedule's ratio r: variances over r, so that they need no rescaling."""
         beta1 = group["betas"][0]
-        ratio, factor = schedule_ratio(group), summed(group)
+        ratio, factor, share = schedule_ratio(group), summed(group), self._share(group)
         eta2, forget = self._spread(group)
         decay = ratio * group["weight_decay"]
         rate = ratio * factor / (1 - beta1**t)
 
         def move(w: Tensor, g: Tensor, m: Tensor, precision: Tensor, scratch: Tensor) -> None:
+            g = g if share == 1 else g * share
             m.lerp_(g, 1 - beta1)
             precision.addcmul_(g, g, value=ratio * factor**2)
             if decay:
@@ -111,10 +128,17 @@ class AdaBayes(BlockOptimizer):
         return move
 
     def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
-        """s2_post from the s2_prior that it was made into (which itself is given if all was forgotten)."""
+        """Of <g>: s2_post, times what makes g that of a sum.
+
+        From the s2_prior that it was made into (which itself is given if all was forgotten).
+        """
         eta2, forget = self._spread(group)
         prior: Tensor = 1 / state["precision"]
         return schedule_ratio(group) * summed(group) * ((prior - eta2) / forget if forget else prior)
+
+    def _share(self, group: Group) -> float:
+        """What a mean loss's gradient counts for beside that of a whole batch."""
+        return 1.0 if self.rows is None or group["reduction"] == "sum" else self.rows / nominal(group)
 
     def _spread(self, group: Group) -> tuple[float, float]:
         """How s2_prior follows from s2_post: what is added, and what is left of it."""
@@ -133,12 +157,13 @@ class AdaBayesFP(AdaBayes):
         """eta <g> / (half + sqrt(half^2 + <g^2>)), half = eta / (2 s2 factor), which no schedule changes."""
         beta1, beta2 = group["betas"]
         ratio = schedule_ratio(group)
-        correction = 1 - beta2**t
+        correction, share = 1 - beta2**t, self._share(group)
         decay = ratio * group["weight_decay"]
         half = sgd_share(group) * math.sqrt(correction)
         rate = float(group["lr"]) * math.sqrt(correction) / (1 - beta1**t)
 
         def move(w: Tensor, g: Tensor, m: Tensor, v: Tensor, scratch: Tensor) -> None:
+            g = g if share == 1 else g * share
             m.lerp_(g, 1 - beta1)
             v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
             if decay:
@@ -151,7 +176,7 @@ class AdaBayesFP(AdaBayes):
         return move
 
     def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
-        """s2_post."""
+        """Of <g>: s2_post, times what makes g that of a sum."""
         mean_square = state["v"] / (1 - group["betas"][1] ** state["step"])
         half = sgd_share(group)
         root: Tensor = (mean_square + half**2).sqrt_()
@@ -166,22 +191,22 @@ def steady_precision(mean_square: Tensor, eta: float, s2: float) -> Tensor:
 
 def prior_variance(group: Group) -> float:
     """s2 before any schedule."""
-    return float(group["lr_sgd"]) / rows(group)
+    return float(group["lr_sgd"]) / nominal(group)
 
 
 def summed(group: Group) -> int:
-    """What the given gradient is multiplied with to be that of the summed loss."""
-    return rows(group) if group["reduction"] == "mean" else 1
+    """What a whole batch's gradient is multiplied with to be that of the summed loss."""
+    return nominal(group) if group["reduction"] == "mean" else 1
 
 
 def sgd_share(group: Group) -> float:
     """eta / (2 s2) over the factor that makes the gradient that of a sum: large where the step is SGD's."""
     share: float = group["reference_lr"] / (2 * group["lr_sgd"])
-    return share if group["reduction"] == "mean" else share * rows(group)
+    return share if group["reduction"] == "mean" else share * nominal(group)
 
 
-def rows(group: Group) -> int:
-    """The batch size, which must be known by now."""
+def nominal(group: Group) -> int:
+    """Rows of a whole batch, which must be known by now."""
     if group["batch_size"] is None:
         raise UsageError(
             "AdaBayes needs the batch size: give batch_size=..., or set optimizer.batch_size before a step"

@@ -86,7 +86,7 @@ class AdaBound(BlockOptimizer):
         return move
 
     def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
-        """rate, of m."""
+        """Of m, not corrected for its start: the rate between its bounds."""
         rate, low, high = self._band(group, state["step"])
         v: Tensor = state["v_max"] if "v_max" in state else state["v"]
         return v.sqrt().add_(group["eps"]).reciprocal_().mul_(rate).clamp_(low, high)

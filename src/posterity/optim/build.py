@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from inspect import Parameter, signature
+from inspect import signature
 from typing import Any
 
 import torch
 
 from posterity.core.errors import UsageError, unknown_name
+from posterity.core.options import Option, check_options, options_of
 from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound
-from posterity.optim.ivon import IVON
-from posterity.optim.options import check_options
-from posterity.optim.sgld import SGLD
 from posterity.optim.yellowfin import YellowFin
 
 
@@ -50,38 +48,51 @@ OPTIMIZERS: dict[str, Recipe] = {
     "yellowfin": replace(_own(YellowFin), joint=True),
     "adabayes": _own(AdaBayes, "batch_size"),
     "adabayes-fp": _own(AdaBayesFP),
-    "ivon": _own(IVON, "ess"),
-    "sgld": Recipe(SGLD, 3e-6, needs=("num_data",)),
-    "psgld": Recipe(SGLD, 3e-8, {"preconditioned": True}, needs=("num_data",)),
 }
 
 
-def try_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse what the optimiser `name` would refuse, before there is anything to optimise."""
-    if options:
-        check_options(f"optimizer '{name}'", options, _defaults(OPTIMIZERS[name]))
-        given = dict.fromkeys(OPTIMIZERS[name].needs, 1)
-        build_optimizer(name, [{"params": [torch.nn.Parameter(torch.zeros(1))]}], **{**given, **options})
+def optimizer_options(name: str) -> dict[str, Any]:
+    """What the optimiser `name` can be told beside its parameters and its rate, with the defaults."""
+    return {key: option.default for key, option in _known(name).items()}
 
 
-def _defaults(recipe: Recipe) -> dict[str, Any]:
-    """What it can be told beside its parameters and its rate."""
-    taken = {k: p.default for k, p in signature(recipe.make).parameters.items() if k not in ("self", "params", "lr")}
-    return {k: 1 if default is Parameter.empty else default for k, default in taken.items()}
+def check_optimizer_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an unknown optimiser, and options that it does not take or that are of another kind than it takes."""
+    check_options(f"optimizer '{name}'", options, _known(name))
+
+
+def _known(name: str) -> dict[str, Option]:
+    if name not in OPTIMIZERS:
+        raise unknown_name("optimizer", name, OPTIMIZERS)
+    recipe = OPTIMIZERS[name]
+    known = options_of(recipe.make, beside=("self", "params", "lr"))
+    return {key: option._replace(default=recipe.settings.get(key, option.default)) for key, option in known.items()}
 
 
 def build_optimizer(
     name: str, groups: Iterable[dict[str, Any]], *, lr: float | None = None, **settings: Any
 ) -> torch.optim.Optimizer:
     """The optimiser `name` over parameter `groups`; `lr` None takes its default rate."""
-    if name not in OPTIMIZERS:
-        raise unknown_name("optimizer", name, OPTIMIZERS)
+    if settings or name not in OPTIMIZERS:
+        check_optimizer_options(name, settings)
     recipe = OPTIMIZERS[name]
-    check_options(f"optimizer '{name}'", settings, _defaults(recipe))
     rate = recipe.lr if lr is None else lr
-    if not rate > 0:
-        raise UsageError(f"the learning rate must be positive, not {rate}")
+    return construct(name, recipe.make, groups, lr=rate, settings={**recipe.settings, **settings})
+
+
+def construct(
+    name: str,
+    make: Callable[..., torch.optim.Optimizer],
+    params: Iterable[Any],
+    *,
+    lr: float | None,
+    settings: Mapping[str, Any],
+) -> torch.optim.Optimizer:
+    """The optimiser that `make` builds, its refusals as errors for people; `lr` None takes the default of `make`."""
+    if lr is not None and not lr > 0:
+        raise UsageError(f"the learning rate must be positive, not {lr}")
+    rate = {} if lr is None else {"lr": lr}
     try:
-        return recipe.make(list(groups), lr=rate, **{**recipe.settings, **settings})
+        return make(list(params), **rate, **settings)
     except (TypeError, ValueError) as error:
         raise UsageError(f"optimizer '{name}': {error}") from error

@@ -130,9 +130,8 @@ class IVON(BlockOptimizer):
 
     def kernel(self, group: Group, t: int) -> Kernel:
         """`advance` with the group's settings."""
-        lr = float(group["lr"])
         settings = {
-            "lr": lr * (group["hess_init"] + group["weight_decay"]) if group["rescale_lr"] else lr,
+            "lr": rescaled_rate(group),
             "ess": group["ess"],
             "delta": group["weight_decay"],
             "beta1": group["beta1"],
@@ -146,6 +145,11 @@ class IVON(BlockOptimizer):
             advance(w, momentum, curvature, g, noise_grad, scratch, **settings)
 
         return move
+
+    def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
+        """Of <g> + delta m: the rescaled rate over h + delta."""
+        curvature: Tensor = state["curvature"]
+        return curvature.reciprocal().mul_(rescaled_rate(group))
 
     def posterior(self) -> tuple[list[Tensor], list[Tensor]]:
         """Means and standard deviations, each a list of flat vectors, one a parameter, in the order of the groups."""
@@ -226,6 +230,12 @@ def advance(
     mean.addcdiv_(descent, curvature, value=-lr / correction)
 
 
+def rescaled_rate(group: Group) -> float:
+    """What multiplies the step: lr, with `rescale_lr` times hess_init + delta."""
+    lr = float(group["lr"])
+    return lr * (group["hess_init"] + group["weight_decay"]) if group["rescale_lr"] else lr
+
+
 def standard_deviation(curvature: Tensor, ess: float) -> Tensor:
-    """Of the weights."""
+    """sd of each weight under q, from h + delta."""
     return torch.mul(curvature, ess).rsqrt_()

@@ -1,18 +1,17 @@
 """Effective rates: what multiplies the average gradient, element by element, in the last step.
 
-    sgd, sgld        lr;  lr num_data / 2
-    yellowfin        factor rate ramp
-    adam, adamw      lr / (sqrt(<g^2>) + eps)                    amsgrad: with the running maximum of v
-    radam            lr rectification / (sqrt(<g^2>) + eps),     lr while there is no rectification yet
-    rmsprop          lr / (sqrt(v) + eps)                        centred: v - (mean gradient)^2
-    adagrad          lr / (1 + (t - 1) lr_decay) / (sqrt(sum g^2) + eps)
-    adabound         rate, between its bounds
-    adabayes, -fp    s2_post, times what makes g that of a sum
-    ivon             lr (hess_init + delta) / (h + delta)        without rescale_lr: lr / (h + delta)
-    psgld            lr num_data / 2 / (sqrt(V) + 1e-5)
+PyTorch's optimisers are here; ours answer for themselves (`element_rates`).
 
-The average is the bias-corrected <g> (AdaBound: its m; rmsprop, adagrad and sgld: g; sgd and yellowfin: the momentum).
-Our own optimisers answer for themselves (`element_rates`), the others' are here.
+               rate                                                             of
+    sgd        lr                                                               the momentum
+    adam, -w   lr / (sqrt(v / c) + eps)                                         <g>
+    amsgrad    the same with the running maximum of v                           <g>
+    radam      lr sqrt(r c) / (sqrt(v) + eps), and lr while there is no r yet   <g>
+    rmsprop    lr / (sqrt(v) + eps), centred: v - (mean gradient)^2             g
+    adagrad    lr / (1 + (t - 1) lr_decay) / (sqrt(sum g^2) + eps)              g
+
+v is the moving average of g^2, c = 1 - b2^t its correction, <g> the bias-corrected average; r is the rectification,
+    r = (l - 4)(l - 2) L / ((L - 4)(L - 2) l),    L = 2 / (1 - b2) - 1,    l = L - 2 t b2^t / c,    from l > 5 on.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
-from posterity.optim.ivon import IVON
 from posterity.optim.stepping import Group
 
 State = dict[str, Any]
@@ -79,11 +77,6 @@ def _adagrad(group: Group, state: State) -> Tensor:
     return _over(lr, total.sqrt() + group["eps"])
 
 
-def _ivon(group: Group, state: State) -> Tensor:
-    rescaled = group["hess_init"] + group["weight_decay"] if group["rescale_lr"] else 1.0
-    return _over(group["lr"] * rescaled, state["curvature"])
-
-
 def _over(rate: float, size: Tensor) -> Tensor:
     return size.reciprocal().mul_(float(rate))
 
@@ -95,5 +88,4 @@ KNOWN: dict[type[Optimizer], Callable[[Group, State], Tensor]] = {
     torch.optim.AdamW: _adam,
     torch.optim.RMSprop: _rmsprop,
     torch.optim.Adagrad: _adagrad,
-    IVON: _ivon,
 }

@@ -10,7 +10,8 @@
                  triangular   floor + (1 - floor) (1 - |2 u - 1|)             up, then down
                  cosine       floor + (1 - floor) (1 + cos(pi u)) / 2         restarts
     one-cycle  from `start` up to 1 over the first share `peak`, then down to `end`, both along half a cosine
-    plateau    multiplied by `drop`, not below `floor`, after `patience` epochs without a better metric
+    plateau    multiplied by `drop`, not below `floor`, when more than `patience` epochs in a row were without progress,
+               as PyTorch's ReduceLROnPlateau does
 
 A warm-up over a share w of the training ramps linearly, (t / w) * factor(0), and leaves the rest of the training
 to the schedule, whose t then runs from 0 to 1. All but `plateau` are pure functions of t: they have no state to
@@ -21,15 +22,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from posterity.core.errors import UsageError, unknown_name
-from posterity.optim.options import check_options
+from posterity.core.options import Option, check_options, options_of
 
 
 class Schedule:
     """A factor on the base rate."""
+
+    watches: ClassVar[bool] = False  # whether it follows a metric, which then may be another for each group
 
     def factor(self, progress: float) -> float:
         """The factor when a share `progress` of all steps is done."""
@@ -51,7 +54,7 @@ class Constant(Schedule):
     """Always the base rate."""
 
     def factor(self, progress: float) -> float:
-        """1."""
+        """1, always."""
         return 1.0
 
 
@@ -145,7 +148,12 @@ class OneCycle(Schedule):
 
 @dataclass
 class Plateau(Schedule):
-    """Multiplied by `drop` after `patience` epochs without a better `metric`, down to `floor`."""
+    """Multiplied by `drop` after `patience` + 1 epochs without a better `metric`, down to `floor`.
+
+    Better is by `threshold` times the best so far, whose sign does not matter (PyTorch's does).
+    """
+
+    watches = True
 
     metric: str = "nll"
     patience: int = 3
@@ -158,9 +166,9 @@ class Plateau(Schedule):
 
     def __post_init__(self) -> None:
         _check_shares(drop=self.drop, floor=self.floor)
-        if self.patience < 1 or self.threshold < 0:
+        if self.patience < 0 or self.threshold < 0:
             raise UsageError(
-                f"a plateau needs a patience of at least 1 and a threshold of at least 0, not {self.patience} "
+                f"a plateau needs a patience of at least 0 and a threshold of at least 0, not {self.patience} "
                 f"and {self.threshold}"
             )
 
@@ -178,7 +186,7 @@ class Plateau(Schedule):
             self.best, self.waited = value, 0
             return
         self.waited += 1
-        if self.waited >= self.patience:
+        if self.waited > self.patience:
             self.current, self.waited = max(self.current * self.drop, self.floor), 0
 
     def state(self) -> dict[str, Any]:
@@ -197,15 +205,15 @@ class Wrapped(Schedule):
     schedule: Schedule
 
     def observe(self, record: Mapping[str, Any]) -> None:
-        """Pass it on."""
+        """Show the record to the schedule within."""
         self.schedule.observe(record)
 
     def state(self) -> dict[str, Any]:
-        """The schedule's."""
+        """What a checkpoint must keep of the schedule within."""
         return self.schedule.state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """The schedule's."""
+        """The inverse of `state`."""
         self.schedule.restore(state)
 
 
@@ -254,17 +262,26 @@ SCHEDULES: dict[str, type[Schedule]] = {
 }
 
 
+# What every schedule can be told.
+RHYTHM = {"warmup": Option(0.0, ("number",)), "by": Option("step", ("word",))}
+
+
+def check_schedule_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an unknown schedule, and options that it does not take or that are of another kind than it takes."""
+    if name not in SCHEDULES:
+        raise unknown_name("schedule", name, SCHEDULES)
+    if options:
+        check_options(f"schedule '{name}'", options, {**options_of(SCHEDULES[name]), **RHYTHM})
+
+
 def build_schedule(name: str, *, epochs: int | None = None, **options: Any) -> Schedule:
     """A schedule by its name.
 
     Beside the schedule's own `options` (its fields) there are `warmup`, the share of the training in which the rate is
     ramped up, and `by`: "step" or "epoch", for which the number of `epochs` must be known.
     """
-    if name not in SCHEDULES:
-        raise unknown_name("schedule", name, SCHEDULES)
-    own = {f.name: f.default for f in fields(SCHEDULES[name]) if f.init}  # type: ignore[arg-type]
-    check_options(f"schedule '{name}'", options, {**own, "warmup": 0.0, "by": "step"})
-    warmup, by = options.pop("warmup", 0.0), options.pop("by", "step")
+    check_schedule_options(name, options)
+    warmup, by = (options.pop(key, option.default) for key, option in RHYTHM.items())
     schedule = SCHEDULES[name](**options)
     if warmup:
         schedule = WarmUp(schedule, warmup)

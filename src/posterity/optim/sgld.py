@@ -90,7 +90,7 @@ class SGLD(BlockOptimizer):
         return move_preconditioned if group["preconditioned"] else move
 
     def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
-        """Of the gradient of the mean loss."""
+        """Of the gradient of the mean loss: lr num_data / 2, times G if preconditioned."""
         drift = torch.tensor(0.5 * float(group["lr"]) * group["num_data"])
         return drift / (state["v"].sqrt() + EPS) if group["preconditioned"] else drift
 

@@ -70,10 +70,7 @@ class BlockOptimizer(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Move every parameter that has a gradient; with a `closure`, call it first and return its loss."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = closed(closure)
         ready = [(p, group) for group in self.param_groups for p in group["params"] if p.grad is not None]
         for p, group in ready:
             self.check_gradient(p)
@@ -113,6 +110,14 @@ class BlockOptimizer(Optimizer):
             for key, value in state_dict["state"].get(number, {}).items():
                 if isinstance(value, Tensor):
                     self.state[p][key] = value.to(p.device, wide(p.dtype), copy=True)
+
+
+def closed(closure: Callable[[], Any] | None) -> Any:
+    """The loss that a step's closure gives, if there is one."""
+    if closure is None:
+        return None
+    with torch.enable_grad():
+        return closure()
 
 
 def walk(kernel: Kernel, p: Tensor, grad: Tensor, *vectors: Tensor, maximize: bool = False) -> None:

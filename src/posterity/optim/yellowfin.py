@@ -17,13 +17,15 @@ explosion must not spoil the averages for a thousand steps [2]. A step on which 
 
 The tuning is one for all groups: ||g||^2 stands for curvature only where g is the whole gradient. (The standard
 deviations of a Bayesian network have tiny gradients at first; by themselves they would be given an enormous rate.) A
-group's `lr` is its factor on the tuned rate; a `still` group is measured and not moved.
+group's `lr` is its factor on the tuned rate; a `still` group is measured and not moved. A fixed `momentum` mu replaces
+the tuned one: the rate is then tuned alone, on the line that goes with it.
 
 Averages of mu and lr are not a pair: in the first steps mu is 0 and lr 1/h_min, which <lr> would remember for a
 thousand steps, when <mu> has long grown. Hence the lesser of <lr> and of what goes with <mu>; <lr>, in turn, keeps the
 rate from running away where ||g|| falls to 0.
 
 Limits: C -> 0 gives x = 0, hence mu at its bound; C -> inf gives x = 1, hence lr -> 0.
+A fixed momentum 0 gives lr = 1 / h_min.
 
 [1] Zhang and Mitliagkas, YellowFin and the art of momentum tuning, 2017 (1706.03471), algorithms 1 to 4.
 [2] The tuner that the authors released.
@@ -53,13 +55,23 @@ class YellowFin(BlockOptimizer):
     """Momentum SGD that tunes itself; `lr` is a factor on the tuned rate."""
 
     def __init__(
-        self, params: ParamsT, *, lr: float = 1.0, beta: float = 0.999, maximize: bool = False, still: bool = False
+        self,
+        params: ParamsT,
+        *,
+        lr: float = 1.0,
+        momentum: float | None = None,
+        beta: float = 0.999,
+        maximize: bool = False,
+        still: bool = False,
     ) -> None:
-        super().__init__(params, {"lr": lr, "beta": beta, "maximize": maximize, "still": still})
+        settings = {"lr": lr, "momentum": momentum, "beta": beta}
+        super().__init__(params, {**settings, "maximize": maximize, "still": still})
 
     def check(self, group: Group) -> None:
-        """beta in [0, 1)."""
+        """beta and a given momentum in [0, 1)."""
         check_betas(beta=group["beta"])
+        if group["momentum"] is not None:
+            check_betas(momentum=group["momentum"])
 
     def fresh(self, like: Tensor, group: Group) -> dict[str, Tensor]:
         """The average gradient and the momentum u."""
@@ -79,7 +91,7 @@ class YellowFin(BlockOptimizer):
                 excess = (1 - beta) * (1 - math.sqrt(EXPLOSION * h_max / square))
                 _, mean_square = self._average(ready, lambda mean, g: mean.sub_(g, alpha=excess))
                 square = EXPLOSION * h_max
-        self._tuning = self._tuning.after(square, mean_square, beta)
+        self._tuning = self._tuning.after(square, mean_square, beta, self.defaults["momentum"])
 
     def _average(self, ready: list[tuple[Tensor, Group]], update: Callable[[Tensor, Tensor], Any]) -> Squares:
         """Update every <g> with its g; ||g||^2 and ||<g>||^2 over all parameters."""
@@ -108,7 +120,7 @@ class YellowFin(BlockOptimizer):
         return self._tuning.smoothed(self.defaults["beta"])
 
     def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
-        """One for all."""
+        """Of the momentum u, one for all: factor rate ramp."""
         return torch.tensor(self._rate(group))
 
     def _rate(self, group: Group) -> float:
@@ -138,8 +150,11 @@ class Tuning:
     mu: float = 0.0
     lr: float = 0.0
 
-    def after(self, square: float, mean_square: float, beta: float) -> Tuning:
-        """With one more gradient of squared norm `square`; `mean_square` is that of the uncorrected average."""
+    def after(self, square: float, mean_square: float, beta: float, momentum: float | None = None) -> Tuning:
+        """With one more gradient of squared norm `square`; `mean_square` is that of the uncorrected average.
+
+        A fixed `momentum` replaces the tuned one.
+        """
         t = self.t + 1
         correction = 1 - beta**t
         window = (*self.window, square)[-WINDOW:]
@@ -160,7 +175,10 @@ class Tuning:
             distance=average(self.distance, norm / squares),
         )
         now = measured.smoothed(beta)
-        mu, lr = single_step(now["h_min"], now["h_max"], now["C"], now["D"])
+        if momentum is None:
+            mu, lr = single_step(now["h_min"], now["h_max"], now["C"], now["D"])
+        else:
+            mu, lr = momentum, rate_of(math.sqrt(momentum), now["h_min"])
         return replace(measured, mu=average(self.mu, mu), lr=average(self.lr, lr))
 
     def smoothed(self, beta: float) -> dict[str, float]:

@@ -22,6 +22,7 @@ Limits: D -> 0 gives mean-field. Source 003's eq. 5, Sigma = diag(v) / 2 + D^T D
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,10 +30,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posterity.core.errors import UsageError
-from posterity.posteriors.mean_field import HALF_LOG_2PI, rho_of
-from posterity.posteriors.posterior import Posterior
+from posterity.core.randomness import generator
+from posterity.posteriors.independent import HALF_LOG_2PI, rho_of
+from posterity.posteriors.posterior import Posterior, PriorLike
 
 DEFAULT_RANK = 8
+FIRST_DEVIATION = 0.1  # in units of s: not 0, where the deviations' gradient is 0
 BLOCK = 2**13  # weights at a time in double precision: with 8 deviations 512 KiB
 
 
@@ -55,6 +58,11 @@ class LowRank(Posterior):
         self.deviations = nn.Parameter(deviations.detach().clone())
 
     @classmethod
+    def _start(cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], seed: int, rank: int = DEFAULT_RANK) -> LowRank:
+        noise = torch.randn(max(rank, 0), len(mean), generator=generator(seed, "deviations")).to(mean)
+        return cls(mean, rho_of(sd).to(mean), FIRST_DEVIATION * noise)
+
+    @classmethod
     def halved(cls, mean: Tensor, variance: Tensor, deviations: Tensor) -> LowRank:
         """Source 003's eq. 5: Sigma = diag(`variance`) / 2 + D^T D / (2 (R - 1))."""
         sd = variance.sqrt()
@@ -63,7 +71,7 @@ class LowRank(Posterior):
 
     @property
     def rank(self) -> int:
-        """R."""
+        """R, the number of deviations."""
         return len(self.deviations)
 
     @property
@@ -106,6 +114,28 @@ class LowRank(Posterior):
     def entropy(self) -> Tensor:
         """(log det Sigma + N (1 + log 2 pi)) / 2."""
         return (self.own_sd.log() + HALF_LOG_2PI + 0.5).sum() + self.half_log_det()
+
+    def has_kl(self, prior: PriorLike) -> bool:
+        """Of a prior with dependent weights the expectation under a low-rank q is not known."""
+        return prior.factorised
+
+    def kl_by_weight(self, prior: PriorLike) -> Tensor:
+        """Each weight's share (N,) of the KL; values only of the deviations' term: `kl` has its gradient."""
+        return self.kl_without_correlation(prior) - self.half_log_det_by_weight()
+
+    def kl(self, prior: PriorLike) -> Tensor:
+        """KL(q || prior)."""
+        return self.kl_without_correlation(prior).sum() - self.half_log_det()
+
+    def kl_without_correlation(self, prior: PriorLike) -> Tensor:
+        """The part (N,) of the KL that is a sum over the weights: all but (log det M) / 2."""
+        if not self.has_kl(prior):
+            raise UsageError(
+                f"there is no closed-form KL from a {self.kind} posterior to a {prior.kind} prior over groups of "
+                "weights: take posterior 'mean_field', or a prior of independent weights"
+            )
+        expected = prior.expected_log_density(self.mean, self.sd)
+        return -self.own_sd.log() - HALF_LOG_2PI - 0.5 - expected
 
     def half_log_det(self) -> Tensor:
         """(log det M) / 2: what the deviations add to the entropy, in nats."""

@@ -3,17 +3,18 @@
     w = mean,    sd = 0
 
 Its KL to a continuous prior is infinite by a constant that does not depend on `mean`; what is left,
--log prior(mean), is the MAP penalty (see objectives.divergence). With temperature 0 it is maximum likelihood.
+-log prior(mean), is the MAP penalty. With temperature 0 it is maximum likelihood.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from posterity.posteriors.posterior import Posterior
+from posterity.posteriors.posterior import Posterior, PriorLike
 
 
 class Point(Posterior):
@@ -21,11 +22,16 @@ class Point(Posterior):
 
     kind = "point"
     random = False
+    independent = True
     mean: nn.Parameter
 
     def __init__(self, mean: Tensor) -> None:
         super().__init__()
         self.mean = nn.Parameter(mean.detach().clone())
+
+    @classmethod
+    def _start(cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], seed: int) -> Point:
+        return cls(mean)
 
     @property
     def sd(self) -> Tensor:
@@ -44,6 +50,10 @@ class Point(Posterior):
     def entropy(self) -> Tensor:
         """-inf: a delta has no density."""
         return self.mean.new_tensor(-torch.inf)
+
+    def kl_by_weight(self, prior: PriorLike) -> Tensor:
+        """-log prior(mean) (N,), up to a constant."""
+        return prior.energy_by_weight(self.mean)
 
     @classmethod
     def empty(cls, num_weights: int, **options: Any) -> Point:

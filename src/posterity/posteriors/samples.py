@@ -11,19 +11,21 @@ Limits: K = 1 is the point posterior; as K grows it is what the vectors were dra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from posterity.core.errors import UsageError
-from posterity.posteriors.posterior import Posterior
+from posterity.posteriors.posterior import Posterior, PriorLike
 
 
 class Samples(Posterior):
     """The rows of `weights` (K, N)."""
 
     kind = "samples"
+    trainable = False
     weights: Tensor
 
     def __init__(self, weights: Tensor) -> None:
@@ -32,6 +34,13 @@ class Samples(Posterior):
             raise UsageError(f"samples are a matrix (K, N) of at least one weight vector, not {tuple(weights.shape)}")
         self.register_buffer("weights", weights.detach().clone())
         self.register_buffer("mean", self.weights.mean(0))
+
+    @classmethod
+    def _start(cls, mean: Tensor, sd: Tensor, *, layers: Sequence[int], seed: int) -> Samples:
+        raise UsageError(
+            "a samples posterior is collected, not trained: train one of another family with average 'samples', or a "
+            "point network with optimizer 'sgld' or 'psgld'"
+        )
 
     @property
     def sd(self) -> Tensor:
@@ -61,6 +70,10 @@ class Samples(Posterior):
     def entropy(self) -> Tensor:
         """-inf: a bag of points has no density."""
         return self.mean.new_tensor(-torch.inf)
+
+    def kl_by_weight(self, prior: PriorLike) -> Tensor:
+        """The mean over the bag of -log prior (N,), up to a constant."""
+        return torch.stack([prior.energy_by_weight(weights) for weights in self.weights]).mean(0)
 
     @classmethod
     def empty(cls, num_weights: int, *, count: int = 1, **options: Any) -> Samples:

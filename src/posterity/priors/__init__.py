@@ -2,21 +2,24 @@
 
 from posterity.priors.gaussian import FlatGaussian, Gaussian
 from posterity.priors.laplace import FlatLaplace, Laplace
-from posterity.priors.parts import SIMPLE, FlatParts, Parts
+from posterity.priors.parts import FlatParts, Parts
 from posterity.priors.penalised import FlatPenalty, FromPenalty
-from posterity.priors.penalties import PENALTIES, penalty_factor
+from posterity.priors.penalties import PENALTIES, VARIANCES, penalty_factor
 from posterity.priors.prior import Prior, PriorRule
 from posterity.priors.scale_mixture import FlatMixture, ScaleMixture
-from posterity.priors.scales import RULES, kaiming
+from posterity.priors.scales import SCALES, kaiming
+from posterity.priors.shapes import KINDS, SHAPES, build_prior, check_prior_options, prior_options
 from posterity.priors.student import FlatStudentT, StudentT
 from posterity.priors.tabulated import FlatTabulated, Tabulated
 
-PRIORS: dict[str, type[Prior]] = {**SIMPLE, FlatParts.kind: FlatParts}
+PRIORS: dict[str, type[Prior]] = {**KINDS, FlatParts.kind: FlatParts}
 
 __all__ = [
     "PENALTIES",
     "PRIORS",
-    "RULES",
+    "SCALES",
+    "SHAPES",
+    "VARIANCES",
     "FlatGaussian",
     "FlatLaplace",
     "FlatMixture",
@@ -33,6 +36,9 @@ __all__ = [
     "ScaleMixture",
     "StudentT",
     "Tabulated",
+    "build_prior",
+    "check_prior_options",
     "kaiming",
     "penalty_factor",
+    "prior_options",
 ]

@@ -6,19 +6,6 @@ exactly if
 is the same function A for every nu and exp(A) is integrable, to kappa say; then alpha = exp(A) / kappa. (The families
 here are symmetric, so that q and its mirror image are the same.) The delta family has no nu: A = -r.
 
-Deconvolution divides by a characteristic function that vanishes: for a Gaussian q it multiplies frequency t by
-exp(nu^2 t^2 / 2). How it is made safe:
-- Small nu. Features of A wider than about nu / 5 survive the smoothing in double precision; with nu a tenth of the
-  prior's scale that is a fiftieth of it. All nu are in units of `scale`, which says how wide the prior is expected.
-- Growth. r grows (mu^2, |mu|, log |mu|), so it has no Fourier transform on a finite window. But the regularised inverse
-  filter is local, its kernel a few times nu wide: r is brought to zero by a smooth taper (an erfc, whose own spectrum
-  falls like a Gaussian) between 32 and 64 scales, and only |w| < 32 scales is used.
-- Noise. What q has smoothed has no power at the highest frequencies, so what is found there is noise of r (rounding,
-  a quadrature's error, or a corner that no smoothing leaves). The low pass exp(-(t/T)^8) takes the largest T at which
-  that noise, multiplied by the inverse filter, stays below NOISE nats in A.
-- Comparison. A_nu for several nu are compared through one and the same low pass, the strictest, where exp(A) has mass:
-  their differences are then due to r, not to the resolution.
-
 Gaussian family, r = a(s2) + b(s2) mu^2: a prior exists only if it is N(0, s0^2), with b = 1 / (2 s0^2) and
 a = [s2 / s0^2 + ln(s0^2 / s2) - 1] / 2 + K (the source's corollary exchanges a and b).
 """
@@ -31,22 +18,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from posterity.core.errors import UsageError
 from posterity.core.layout import Entry, Layout
+from posterity.priors.deconvolution import USED, cutoff_of, deconvolve, unit_window
 from posterity.priors.families import Array, Family, Function, family_named
 from posterity.priors.prior import Prior, PriorRule
 from posterity.priors.tabulated import Tabulated, trapezoid
 
 PenaltyFunction = Callable[[Array, float], Array]
 
-POINTS, STEP = 8192, 1 / 64  # the window: +-64 scales
-TAPER, TAPER_WIDTH, USED = 48.0, 2.5, 32.0  # in scales: erfc(16 / 2.5) = 1e-19 at both ends of the taper
 SPREADS = (0.1, 0.2, 0.4)  # nu, in scales
-NOISE = 1e-4
 MASS_DEPTH = 12.0  # "where there is mass": within this many nats of the largest A
-FAR = 4.0
+FAR, WIDER = 4.0, 8.0  # factors between window and prior: one that is searched again, and by how much it is widened
+SEARCHES = 4
 SMALLEST_EXPONENT = 1.05  # exp(A) must fall at least as |w|^-1.05
 
 
@@ -85,14 +70,16 @@ class Equivalence:
 def penalty_of(prior: PriorRule | Function, family: str = "gaussian") -> PenaltyFunction:
     """r(mu, nu) = KL(q_{mu,nu} || prior) at each mu (K,); the prior is a rule or a log density (array to array).
 
-    For the delta family -log prior(mu), the KL up to a constant that does not depend on mu.
+    For the delta family r(mu) = -log prior(mu), the KL up to a constant that does not depend on mu.
     """
     known = family_named(family)
 
-    def penalty(mu: Array, nu: float) -> Array:
+    def penalty(mu: Array, nu: float = 0.0) -> Array:
         mu = np.asarray(mu, dtype=np.float64)
         if known.name == "delta":
             return -_log_density(prior, mu)
+        if not nu > 0:
+            raise UsageError(f"the {known.name} family needs a standard deviation nu above 0, not {nu}")
         if known.name == "gaussian" and not callable(prior):
             mean = torch.from_numpy(mu)
             expected = _bound(prior, len(mu)).expected_log_density(mean, torch.full_like(mean, nu)).numpy()
@@ -110,7 +97,6 @@ def prior_of(
     scale: float = 1.0,
     spreads: Sequence[float] = SPREADS,
     tolerance: float = 1e-2,
-    _again: bool = False,
 ) -> Equivalence:
     """Whether `penalty` r(mu, nu) (r(w) for the delta family) is a KL, and of which prior.
 
@@ -120,24 +106,64 @@ def prior_of(
     known = family_named(family)
     if not (math.isfinite(scale) and scale > 0):
         raise UsageError(f"the expected scale of the prior must be a positive number, not {scale}")
-    window = scale * _unit_window()
+    if known.name != "delta" and (len(set(spreads)) < 2 or min(spreads) <= 0):
+        raise UsageError(f"a prior must fit for every nu: give at least two different positive ones, not {spreads}")
+
+    def elsewhere(scale: float) -> Equivalence | None:
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return _on_window(penalty, known, scale, spreads, tolerance)
+        except UsageError:  # the penalty overflows there
+            return None
+
+    found = _widened(_on_window(penalty, known, scale, spreads, tolerance), elsewhere, scale, tolerance)
+    for _ in range(SEARCHES):
+        if not found.is_kl or scale / FAR < found.sd < scale * FAR or not math.isfinite(found.sd):
+            break
+        scale = found.sd
+        found = elsewhere(scale) or found
+    return found
+
+
+def _widened(
+    first: Equivalence, elsewhere: Callable[[float], Equivalence | None], scale: float, tolerance: float
+) -> Equivalence:
+    """What wider windows show where this one's edge is still within the prior: a fall that has not begun there.
+
+    A power law falls with the same exponent on the next window: it is what it seems, without a standard deviation or
+    without an integral. What is a KL on no window is reported as on the first.
+    """
+    found = first
+    for _ in range(SEARCHES):
+        if found.dependence > tolerance or math.isfinite(found.sd):
+            break
+        scale *= WIDER
+        wider = elsewhere(scale)
+        if wider is None or wider.dependence > tolerance:
+            break
+        if abs(wider.exponent - found.exponent) < 0.02 * abs(wider.exponent) + 1e-3:
+            break
+        found = wider
+    return found if found.is_kl else first
+
+
+def _on_window(
+    penalty: PenaltyFunction | Function, family: Family, scale: float, spreads: Sequence[float], tolerance: float
+) -> Equivalence:
+    """The verdict on the window of this scale."""
+    window = scale * unit_window()
     used = np.abs(window) <= USED * scale
-    if known.name == "delta":
+    if family.name == "delta":
         candidates, sharp, resolution = {0.0: -_values(penalty(window))}, None, 0.0  # type: ignore[call-arg]
     else:
-        if len(set(spreads)) < 2 or min(spreads) <= 0:
-            raise UsageError(f"a prior must fit for every nu: give at least two different positive ones, not {spreads}")
         nus = sorted(scale * s for s in spreads)
         r = {nu: _values(penalty(window, nu)) for nu in nus}  # type: ignore[call-arg]
-        cuts = {nu: _cutoff(r[nu], nu, known, scale) for nu in nus}
-        candidates = {nu: _deconvolve(r[nu], nu, known, scale, min(cuts.values())) for nu in nus}
-        sharp, resolution = _deconvolve(r[nus[0]], nus[0], known, scale, cuts[nus[0]]), 1 / cuts[nus[0]]
+        cuts = {nu: cutoff_of(r[nu], nu, family, scale) for nu in nus}
+        candidates = {nu: deconvolve(r[nu], nu, family, scale, min(cuts.values())) for nu in nus}
+        sharp, resolution = deconvolve(r[nus[0]], nus[0], family, scale, cuts[nus[0]]), 1 / cuts[nus[0]]
     candidates = {nu: a[used] for nu, a in candidates.items()}
     best = next(iter(candidates.values())) if sharp is None else sharp[used]
-    found = _judge(known, window[used], candidates, best, scale, resolution, tolerance)
-    if found.is_kl and not scale / FAR < found.sd < scale * FAR and math.isfinite(found.sd) and not _again:
-        return prior_of(penalty, family, scale=found.sd, spreads=spreads, tolerance=tolerance, _again=True)
-    return found
+    return _judge(family, window[used], candidates, best, scale, resolution, tolerance)
 
 
 def quadratic_prior(
@@ -163,7 +189,7 @@ def quadratic_prior(
             f"a(s2) is not (s2/s0^2 + ln(s0^2/s2) - 1) / 2 + K for s0^2 = {s02:.4g}: it is off by {np.ptp(gap):.3g}"
         )
     else:
-        grid = sd * _unit_window()[np.abs(_unit_window()) <= USED]
+        grid = sd * unit_window()[np.abs(unit_window()) <= USED]
         log_density = -0.5 * (grid / sd) ** 2 - math.log(sd) - 0.5 * math.log(2 * math.pi)
         constant = float(gap[0]) - 0.5 * math.log(s02)
         reason, mass = f"it is KL(q || N(0, {s02:.4g})){_constant(constant)}", math.exp(-constant)
@@ -189,42 +215,6 @@ def _values(values: Array) -> Array:
     if not np.isfinite(array).all():
         raise UsageError("the penalty is not finite on the whole window: its prior would have bounded support")
     return array
-
-
-def _unit_window() -> Array:
-    return (np.arange(POINTS) - POINTS // 2).astype(np.float64) * STEP
-
-
-def _spectrum(r: Array, scale: float) -> tuple[Array, NDArray[np.complex128]]:
-    """Frequencies, and the transform of the tapered penalty."""
-    inside = torch.special.erfc(torch.from_numpy((np.abs(_unit_window()) - TAPER) / TAPER_WIDTH)).numpy() / 2
-    frequencies = 2 * np.pi * np.fft.rfftfreq(POINTS, STEP * scale)
-    return frequencies.astype(np.float64), np.fft.rfft(r * inside)
-
-
-def _low_pass(t: Array, cutoff: float) -> Array:
-    return np.exp(-np.minimum((t / cutoff) ** 8, 700.0))
-
-
-def _cutoff(r: Array, nu: float, family: Family, scale: float) -> float:
-    """T of the low pass, from the noise at the highest frequencies."""
-    t, transform = _spectrum(r, scale)
-    rounding = np.finfo(float).eps * np.abs(r).max() * math.sqrt(POINTS)
-    floor = max(float(np.median(np.abs(transform[t > 0.75 * t[-1]]))), rounding)
-    growth = 1 / np.maximum(family.characteristic(nu * t), 1e-100)
-    best = 0.5 / nu
-    for cutoff in np.geomspace(0.5 / nu, 0.6 * t[-1], 200):
-        if math.sqrt(2 * float(((_low_pass(t, cutoff) * growth) ** 2).sum())) * floor / POINTS > NOISE:
-            break
-        best = float(cutoff)
-    return best
-
-
-def _deconvolve(r: Array, nu: float, family: Family, scale: float, cutoff: float) -> Array:
-    """A_nu on the window, through the low pass."""
-    t, transform = _spectrum(r, scale)
-    kept = _low_pass(t, cutoff) / np.maximum(family.characteristic(nu * t), 1e-100)
-    return -family.entropy_at(nu) - np.fft.irfft(transform * kept, POINTS)
 
 
 def _judge(

@@ -29,8 +29,8 @@ CHUNK = 2**20
 NODES = 96  # of Gauss-Hermite, 0.3 sd apart: enough unless q is wider than the details of the prior
 STEP, FIRST, LAST = 0.3, -16, 24  # u from -4.8 to 7.2: the ends' leading terms are then right to 1e-6
 
-# A part of an expectation: (mean, sd) of the weights in a slice, and the slice, to one value for each of them.
-Part = Callable[[Tensor, Tensor, slice], Tensor]
+# A chunk of an expectation: (mean, sd) of the weights in a slice, and the slice, to one value for each of them.
+Chunk = Callable[[Tensor, Tensor, slice], Tensor]
 
 
 def expected_abs(mean: Tensor, sd: Tensor) -> Tensor:
@@ -63,10 +63,10 @@ def _legendre(count: int) -> tuple[Any, Any]:
     return nodes, weights
 
 
-def in_chunks(part: Part, mean: Tensor, sd: Tensor, nodes: int) -> Tensor:
-    """The expectation (N,) whose parts `part` gives, with bounded memory, differentiable once in mean and sd."""
+def in_chunks(chunk: Chunk, mean: Tensor, sd: Tensor, nodes: int) -> Tensor:
+    """The expectation (N,) whose chunks `chunk` gives, with bounded memory, differentiable once in mean and sd."""
     wanted = torch.is_grad_enabled() and (mean.requires_grad or sd.requires_grad)
-    result: Tensor = _InChunks.apply(mean, sd, part, max(1, CHUNK // nodes), wanted)  # type: ignore[no-untyped-call]
+    result: Tensor = _InChunks.apply(mean, sd, chunk, max(1, CHUNK // nodes), wanted)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -74,13 +74,13 @@ class _InChunks(torch.autograd.Function):
     """Value and slopes chunk by chunk; the graph of one chunk is gone before the next is made."""
 
     @staticmethod
-    def forward(ctx: Any, mean: Tensor, sd: Tensor, part: Part, length: int, wanted: bool) -> Tensor:
+    def forward(ctx: Any, mean: Tensor, sd: Tensor, chunk: Chunk, length: int, wanted: bool) -> Tensor:
         values, slopes = torch.empty_like(mean), (torch.zeros_like(mean), torch.zeros_like(sd))
         for start in range(0, len(mean), length):
             where = slice(start, start + length)
             inputs = [v[where].detach().requires_grad_(wanted) for v in (mean, sd)]
             with torch.set_grad_enabled(wanted):
-                value = part(inputs[0], inputs[1], where)
+                value = chunk(inputs[0], inputs[1], where)
                 total = value.sum()
             values[where] = value.detach()
             if wanted:

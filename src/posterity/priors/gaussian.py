@@ -49,6 +49,7 @@ class FlatGaussian(Prior):
 
     kind = "gaussian"
     by_weight = ("centre", "precision")
+    learnable = True
     centre: Tensor | None
     precision: Tensor
 
@@ -60,12 +61,12 @@ class FlatGaussian(Prior):
 
     @property
     def mean(self) -> Tensor:
-        """(N,), or (1,) where it is zero for all."""
+        """Mean of each weight (N,), or (1,) where it is zero for all."""
         return self.precision.new_zeros(1) if self.centre is None else self.centre
 
     @property
     def sd(self) -> Tensor:
-        """(N,)."""
+        """Standard deviation of each weight (N,)."""
         return self.precision.rsqrt()
 
     def precisions(self, layout: Layout) -> list[Tensor]:
@@ -86,7 +87,7 @@ class FlatGaussian(Prior):
         return torch.addcmul(self.mean, self.sd, noise)
 
     def expected_log_density(self, mean: Tensor, sd: Tensor) -> Tensor:
-        """In closed form."""
+        """Each weight's share (N,) of E log prior(w): a Gaussian's mean square in closed form."""
         return self.log_density_by_weight(mean) - 0.5 * sd.square() * self.precision
 
     def fit_scale(self, mean: Tensor, sd: Tensor, sizes: Sequence[int]) -> None:

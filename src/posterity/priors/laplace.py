@@ -41,6 +41,7 @@ class FlatLaplace(LocationScale):
     """Independent Laplace distributions over the flat vector."""
 
     kind = "laplace"
+    learnable = True
 
     def log_standard(self, z: Tensor) -> Tensor:
         """-sqrt(2) |z| - log(2) / 2."""
@@ -52,7 +53,7 @@ class FlatLaplace(LocationScale):
         return -noise.sign() * tail * math.sqrt(0.5)
 
     def expected_log_density(self, mean: Tensor, sd: Tensor) -> Tensor:
-        """In closed form."""
+        """Each weight's share (N,) of E log prior(w), by the folded normal's mean."""
         distance = expected_abs(mean - self.mean, sd) / self.spread
         return -math.sqrt(2) * distance - 0.5 * math.log(2) - self.spread.log()
 

@@ -44,12 +44,12 @@ class LocationScale(Prior):
 
     @property
     def mean(self) -> Tensor:
-        """(N,), or (1,) where it is zero for all."""
+        """Mean of each weight (N,), or (1,) where it is zero for all."""
         return self.spread.new_zeros(1) if self.centre is None else self.centre
 
     @property
     def sd(self) -> Tensor:
-        """(N,)."""
+        """Standard deviation of each weight (N,)."""
         return self.spread
 
     def log_density_by_weight(self, weights: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ Gaussian the result is one Gaussian, with the hand-written gradients of that cas
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,16 +18,9 @@ from torch import Tensor, nn
 from posterity.core.errors import UsageError
 from posterity.core.layout import Layout
 from posterity.priors.gaussian import FlatGaussian
-from posterity.priors.laplace import FlatLaplace
-from posterity.priors.penalised import FlatPenalty
+from posterity.priors.patterns import first_matches
 from posterity.priors.prior import Prior, PriorRule
-from posterity.priors.scale_mixture import FlatMixture
-from posterity.priors.student import FlatStudentT
-from posterity.priors.tabulated import FlatTabulated
-
-SIMPLE: dict[str, type[Prior]] = {
-    prior.kind: prior for prior in (FlatGaussian, FlatLaplace, FlatStudentT, FlatMixture, FlatTabulated, FlatPenalty)
-}
+from posterity.priors.shapes import KINDS
 
 
 @dataclass(frozen=True)
@@ -40,15 +32,10 @@ class Parts:
     def bind(self, layout: Layout, weights: Tensor) -> Prior:
         """The prior over the flat vector; `weights` (N,) are the network's present ones."""
         patterns = list(self.rules)
-        chosen = [next((p for p in patterns if fnmatch.fnmatchcase(name, p)), None) for name in layout.names]
+        chosen = first_matches(patterns, layout.names)
         missing = [name for name, pattern in zip(layout.names, chosen, strict=True) if pattern is None]
         if missing:
             raise UsageError(f"no pattern gives a prior to {', '.join(missing)}; add one, such as '*' at the end")
-        unused = [p for p in patterns if p not in chosen]
-        for pattern in unused:
-            taken = fnmatch.filter(layout.names, pattern)
-            why = f"only what an earlier pattern took ({', '.join(taken)})" if taken else "none of the weights"
-            raise UsageError(f"the pattern '{pattern}' matches {why}; their names are {', '.join(layout.names)}")
         places = [patterns.index(p) for p in chosen if p is not None]
         priors = []
         for number, pattern in enumerate(patterns):
@@ -95,12 +82,12 @@ class FlatParts(Prior):
 
     @property
     def mean(self) -> Tensor:
-        """(N,)."""
+        """Mean of each weight (N,)."""
         return self._put([prior.mean.expand(len(prior.sd)) for prior in self._priors()])
 
     @property
     def sd(self) -> Tensor:
-        """(N,)."""
+        """Standard deviation of each weight (N,)."""
         return self._put([prior.sd for prior in self._priors()])
 
     def log_density_by_weight(self, weights: Tensor) -> Tensor:
@@ -118,6 +105,11 @@ class FlatParts(Prior):
     def sample(self, noise: Tensor) -> Tensor:
         """Weights (S, N) for standard normal `noise` (S, N)."""
         return self._each(lambda prior, eps: prior.sample(eps), noise)
+
+    def check_learnable(self) -> None:
+        """Refuse the first part whose scale cannot be learnt."""
+        for prior in self._priors():
+            prior.check_learnable()
 
     def fit_scale(self, mean: Tensor, sd: Tensor, sizes: Sequence[int]) -> None:
         """The scale of each weight tensor under its own prior."""
@@ -140,7 +132,7 @@ class FlatParts(Prior):
     ) -> FlatParts:
         """The same parts, to be loaded."""
         lengths = [sum(s for s, p in zip(sizes, places, strict=True) if p == k) for k in range(len(parts))]
-        priors = [SIMPLE[part["kind"]].empty(n, **part) for part, n in zip(parts, lengths, strict=True)]
+        priors = [KINDS[part["kind"]].empty(n, **part) for part, n in zip(parts, lengths, strict=True)]
         return cls(priors, sizes=sizes, places=places)
 
     def options(self) -> dict[str, Any]:

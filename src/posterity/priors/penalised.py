@@ -5,7 +5,8 @@
     norms (k = 1):       Z = 2 pi^(d/2) Gamma(d) / (Gamma(d/2) c^d)                   sd = sqrt(d + 1) / c
 
 lambda_l comes from the layer's number of inputs (priors.penalties), so that with factor 1 (theory) each weight has the
-variance 1/n of its initialisation. Weights of one group are dependent, groups independent.
+variance of its initialisation; or it is free, given by patterns of names (source 004's usual setting). Weights of one
+group are dependent, groups independent.
 
 Trained with it, a point network pays the penalty itself, factor sum_l lambda_l r(w_l), without the constant log Z: with
 the objective's 1 / num_data this is source 004's complete penalty, lambda_th = 1/p. A mean-field network pays
@@ -19,8 +20,8 @@ A sample keeps the direction of a group's noise; its radius is the quantile of G
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -29,27 +30,48 @@ from torch import Tensor
 from posterity.core.errors import UsageError
 from posterity.core.layout import Entry, Layout
 from posterity.priors.expectations import expected_abs, expected_norm
-from posterity.priors.penalties import penalty_named
+from posterity.priors.patterns import first_matches
+from posterity.priors.penalties import GLOROT, penalty_named, variance_named
 from posterity.priors.prior import Prior
 
 
 @dataclass(frozen=True)
 class FromPenalty:
-    """What a user asks for: the prior of a penalty by name, `factor` times what theory gives each layer."""
+    """What a user asks for: the prior of a penalty by name, `factor` times what theory gives each layer.
+
+    `variance` names the initialisation that theory takes it from (priors.penalties). A free lambda_l replaces theory's
+    for the weight tensors whose names match a pattern of `factors`, the first that does.
+    """
 
     penalty: str
     factor: float = 1.0
+    factors: Mapping[str, float] = field(default_factory=dict)
+    variance: str = GLOROT
 
     def __post_init__(self) -> None:
         penalty_named(self.penalty)
-        if not (math.isfinite(self.factor) and self.factor > 0):
-            raise UsageError(f"a penalty's factor must be a positive number, not {self.factor}; 1 is theory")
+        variance_named(self.variance)
+        _check_factor("a penalty's factor", self.factor, "; 1 is theory")
+        for pattern, value in self.factors.items():
+            _check_factor(f"the factor of '{pattern}'", value)
 
     def bind(self, layout: Layout, weights: Tensor) -> FlatPenalty:
         """The prior over the flat vector; `weights` (N,) only give the dtype."""
-        penalty = penalty_named(self.penalty)
-        factors = [self.factor * penalty.factor(e.fan_in, penalty.group_size(e)) for e in layout.entries]
+        matches = first_matches(self.factors, layout.names)
+        factors = [
+            self.factor * (self._by_theory(entry) if pattern is None else self.factors[pattern])
+            for entry, pattern in zip(layout.entries, matches, strict=True)
+        ]
         return FlatPenalty(self.penalty, layout.entries, torch.tensor(factors, dtype=torch.float64).to(weights))
+
+    def _by_theory(self, entry: Entry) -> float:
+        penalty = penalty_named(self.penalty)
+        return penalty.factor(entry.fan_in / variance_named(self.variance), penalty.group_size(entry))
+
+
+def _check_factor(name: str, value: float, hint: str = "") -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{name} must be a positive number, not {value}{hint}")
 
 
 class FlatPenalty(Prior):
@@ -72,12 +94,12 @@ class FlatPenalty(Prior):
 
     @property
     def mean(self) -> Tensor:
-        """Zero (1,)."""
+        """Zero for all weights (1,)."""
         return self.factors.new_zeros(1)
 
     @property
     def sd(self) -> Tensor:
-        """(N,)."""
+        """Standard deviation of each weight (N,)."""
         if self.penalty.squared:
             each = [(0.5 / c).sqrt() for c in self.factors]
         else:

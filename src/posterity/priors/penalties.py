@@ -10,12 +10,14 @@ input channel: the second axis, with all kernel positions). A transposed convolu
 with groups has as many rows and columns as output and input channels, each within its group. Weights without a second
 axis (biases, scales of norms) are groups of one in both.
 
-Factor: the prior alpha ~ exp(-lambda r) of a point network (priors.equivalence) is to have the variance 1/n of the
-initialisation, n the layer's number of inputs:
+Factor: the prior alpha ~ exp(-lambda r) of a point network (priors.equivalence) is to have the variance of the
+initialisation, Glorot's 1/n, n the layer's number of inputs:
     l2: lambda = n / 2        l1: lambda = sqrt(2 n)        group lasso, groups of d: lambda = sqrt((d + 1) n)
 and for any other penalty, a function of a weight or of a group's norm, by numerical integration:
     variance of one weight = int x^2 x^(d-1) exp(-lambda r(x)) dx / (d int x^(d-1) exp(-lambda r(x)) dx)
 on a grid even in log x, where the trapezoidal rule converges exponentially; lambda by bisection.
+
+The Edge of Chaos has the variance 2/n for a ReLU (the same as Kaiming's): then n / 2 takes the place of n.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ from posterity.core.layout import Entry
 Array = NDArray[np.float64]
 LOG_REACH, POINTS = 80.0, 20_001  # of log x
 LOG_FACTORS = (-60.0, 60.0)
+GLOROT = "glorot"
+VARIANCES = {GLOROT: 1.0, "edge-of-chaos": 2.0}  # of a weight at initialisation, times n; the latter for a ReLU
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Penalty:
         return entry.flat(each.flatten(len(lead), len(lead) + 1))
 
     def group_size(self, entry: Entry) -> int:
-        """d."""
+        """d, the number of weights in each group of a weight tensor."""
         if self.axis is None or len(entry.shape) < 2:
             return 1
         blocks = _blocks(entry)
@@ -111,11 +115,21 @@ def penalty_named(name: str) -> Penalty:
     return PENALTIES[name]
 
 
-def penalty_factor(penalty: str | Callable[[Any], Any], n: float, group_size: int = 1) -> float:
+def variance_named(name: str) -> float:
+    """n times the variance of that name."""
+    if name not in VARIANCES:
+        raise unknown_name("variance of the initialisation", name, VARIANCES)
+    return VARIANCES[name]
+
+
+def penalty_factor(
+    penalty: str | Callable[[Any], Any], n: float, group_size: int = 1, *, variance: str = GLOROT
+) -> float:
     """lambda for a layer of `n` inputs: of a named penalty, or of a function of x, an array.
 
     With groups of more than one weight the function takes their Euclidean norm; otherwise the weight itself.
     """
+    n = n / variance_named(variance)
     if not (math.isfinite(n) and n > 0 and group_size >= 1):
         raise UsageError(f"a layer has a positive number of inputs and groups of at least 1, not {n} and {group_size}")
     if isinstance(penalty, str):

@@ -27,6 +27,7 @@ class Prior(nn.Module, ABC):
 
     kind: ClassVar[str]
     by_weight: ClassVar[tuple[str, ...]]  # names of the buffers (N,) that hold one value for each weight
+    learnable: ClassVar[bool] = False  # whether it has a `fit_scale`
 
     @property
     def factorised(self) -> bool:
@@ -61,26 +62,33 @@ class Prior(nn.Module, ABC):
         By Gauss-Hermite quadrature, unless the prior knows better.
         """
 
-        def part(mean: Tensor, sd: Tensor, where: slice) -> Tensor:
+        def chunk(mean: Tensor, sd: Tensor, where: slice) -> Tensor:
             nodes, weights = hermite(NODES, mean)
-            return (weights * self.part(where).log_density_by_weight(mean + sd * nodes)).sum(0)
+            return (weights * self.restricted(where).log_density_by_weight(mean + sd * nodes)).sum(0)
 
-        return in_chunks(part, mean, sd, NODES)
+        return in_chunks(chunk, mean, sd, NODES)
 
-    def part(self, where: slice) -> Self:
+    def restricted(self, where: slice) -> Self:
         """The prior of some of the weights, on views of the same tensors."""
-        part = copy.copy(self)
+        some = copy.copy(self)
         kept = {name: b if b is None or name not in self.by_weight else b[where] for name, b in self._buffers.items()}
-        part.__dict__["_buffers"] = kept
-        return part
+        some.__dict__["_buffers"] = kept
+        return some
 
     @abstractmethod
     def sample(self, noise: Tensor) -> Tensor:
         """Weights (S, N) for standard normal `noise` (S, N)."""
 
+    def check_learnable(self) -> None:
+        """Refuse a prior whose scale cannot be learnt."""
+        if not self.learnable:
+            raise UsageError(
+                f"the scale of a {self.kind} prior cannot be learnt; that of a gaussian or laplace prior can"
+            )
+
     def fit_scale(self, mean: Tensor, sd: Tensor, sizes: Sequence[int]) -> None:
         """Set the scale of each of the consecutive weight tensors to what minimises KL(N(mean, sd^2) || prior)."""
-        raise UsageError(f"the scale of a {self.kind} prior cannot be learnt; that of a gaussian or laplace prior can")
+        self.check_learnable()
 
     @classmethod
     @abstractmethod

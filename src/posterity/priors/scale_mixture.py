@@ -59,6 +59,29 @@ class ScaleMixture:
         return FlatMixture(sd1, sd2, centre_of(self.mean, layout, weights), pi=self.pi)
 
 
+def mixture(
+    *,
+    scale: float | str | Callable[[int, int], float] = ScaleMixture.sd1,
+    mean: float | str = ScaleMixture.mean,  # type: ignore[assignment]
+    pi: float = ScaleMixture.pi,
+    sd2: float | str | None = None,
+    ratio: float | None = None,
+) -> ScaleMixture:
+    """By its wide part, the slab, which has `scale` and share `pi`.
+
+    The spike has `sd2` (a number or a rule), or `scale` / `ratio` in each layer, or by default what ScaleMixture gives.
+    """
+    if sd2 is not None and ratio is not None:
+        raise UsageError(f"the mixture's spike has sd2 ({sd2}) or a ratio to the slab ({ratio}), not both")
+    narrow: float | str | Callable[[int, int], float] = ScaleMixture.sd2 if sd2 is None else sd2
+    if ratio is not None:
+        if not (math.isfinite(ratio) and ratio >= 1):
+            raise UsageError(f"the mixture's ratio of slab to spike is a number of at least 1, not {ratio}")
+        wide = scale_rule(scale)
+        narrow = lambda n_in, n_out: wide(n_in, n_out) / ratio  # noqa: E731
+    return ScaleMixture(pi, scale, narrow, mean)
+
+
 class FlatMixture(Prior):
     """Independent mixtures of two Gaussians over the flat vector."""
 
@@ -78,7 +101,7 @@ class FlatMixture(Prior):
 
     @property
     def mean(self) -> Tensor:
-        """(N,), or (1,) where it is zero for all."""
+        """Mean of each weight (N,), or (1,) where it is zero for all."""
         return self.sd1.new_zeros(1) if self.centre is None else self.centre
 
     @property
@@ -92,12 +115,12 @@ class FlatMixture(Prior):
         return torch.logaddexp(*(_log_part(square, sd, share) for sd, share in self._components()))
 
     def expected_log_density(self, mean: Tensor, sd: Tensor) -> Tensor:
-        """See the header."""
+        """Each weight's share (N,) of E log prior(w), by the quadrature of the header."""
 
-        def part(mean: Tensor, sd: Tensor, where: slice) -> Tensor:
-            return self.part(where)._expected(mean, sd)
+        def chunk(mean: Tensor, sd: Tensor, where: slice) -> Tensor:
+            return self.restricted(where)._expected(mean, sd)
 
-        return in_chunks(part, mean, sd, LEGENDRE.get(mean.dtype, FEW))
+        return in_chunks(chunk, mean, sd, LEGENDRE.get(mean.dtype, FEW))
 
     def sample(self, noise: Tensor) -> Tensor:
         """Weights (S, N) for standard normal `noise` (S, N): the quantile of Phi(noise), by bisection.

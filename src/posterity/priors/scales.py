@@ -16,7 +16,7 @@ from torch import Tensor
 from posterity.core.errors import UsageError, unknown_name
 from posterity.core.layout import Layout
 
-RULES: dict[str, Callable[[int, int], float]] = {
+SCALES: dict[str, Callable[[int, int], float]] = {
     "kaiming": lambda n_in, n_out: math.sqrt(2 / n_in),
     "xavier": lambda n_in, n_out: math.sqrt(2 / (n_in + n_out)),
     "glorot": lambda n_in, n_out: math.sqrt(1 / n_in),
@@ -33,9 +33,9 @@ def scale_rule(scale: float | str | Callable[[int, int], float]) -> Callable[[in
     if callable(scale):
         return scale
     if isinstance(scale, str):
-        if scale not in RULES:
-            raise unknown_name("prior scale", scale, RULES)
-        return RULES[scale]
+        if scale not in SCALES:
+            raise unknown_name("prior scale", scale, SCALES)
+        return SCALES[scale]
     if not (math.isfinite(scale) and scale > 0):
         raise UsageError(f"a prior's scale must be a positive number, not {scale}")
     return lambda n_in, n_out: float(scale)

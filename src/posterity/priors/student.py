@@ -64,15 +64,15 @@ class FlatStudentT(LocationScale):
         return constant - (df + 1) / 2 * torch.log1p(z.square() / (df - 2))
 
     def expected_log_density(self, mean: Tensor, sd: Tensor) -> Tensor:
-        """See the header."""
+        """Each weight's share (N,) of E log prior(w), by the sum of the header."""
 
-        def part(mean: Tensor, sd: Tensor, where: slice) -> Tensor:
-            prior = self.part(where)
+        def chunk(mean: Tensor, sd: Tensor, where: slice) -> Tensor:
+            prior = self.restricted(where)
             unit = prior.spread * math.sqrt(self.df - 2)
             growth = expected_log1p_square((mean - prior.mean) / unit, sd / unit)
             return prior.log_standard(torch.zeros_like(mean)) - prior.spread.log() - (self.df + 1) / 2 * growth
 
-        return in_chunks(part, mean, sd, LAST - FIRST + 1)
+        return in_chunks(chunk, mean, sd, LAST - FIRST + 1)
 
     def options(self) -> dict[str, Any]:
         """Degrees of freedom, and whether a mean is stored."""

@@ -9,14 +9,14 @@ from posterity.report.figures import (
     tuning_curves,
 )
 from posterity.report.penalty_figure import penalty_figure
-from posterity.report.range_figure import rate_curve
-from posterity.report.run_figures import write_evaluation_figures, write_training_figure
+from posterity.report.range_figure import range_figure
+from posterity.report.run_figures import write_evaluation_figures, write_figures, write_training_figures
 from posterity.report.variance_figure import variance_bars
 
 __all__ = [
     "confidence_histograms",
     "penalty_figure",
-    "rate_curve",
+    "range_figure",
     "regression_band",
     "reliability_diagram",
     "save",
@@ -24,5 +24,6 @@ __all__ = [
     "tuning_curves",
     "variance_bars",
     "write_evaluation_figures",
-    "write_training_figure",
+    "write_figures",
+    "write_training_figures",
 ]

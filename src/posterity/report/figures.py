@@ -91,7 +91,7 @@ def tuning_curves(history: Sequence[Mapping[str, float]]) -> Figure:
 
 def _curves(history: Sequence[Mapping[str, float]], panels: Sequence[Panel], axis: str, *, width: float) -> Figure:
     """A panel for each, with a line for each of its keys over `axis`."""
-    figure, all_axes = _row(len(panels), width=width, height=3.1)
+    figure, all_axes = row(len(panels), width=width, height=3.1)
     for axes, (label, keys) in zip(all_axes, panels, strict=True):
         for colour, (key, name) in zip(COLOURS, keys.items(), strict=False):
             points = [(record.get(axis, i), record[key]) for i, record in enumerate(history, 1) if key in record]
@@ -102,7 +102,7 @@ def _curves(history: Sequence[Mapping[str, float]], panels: Sequence[Panel], axi
         axes.set(xlabel=axis, ylabel=label)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
         if len(keys) > 1:
-            _legend_above(axes)
+            legend_above(axes)
         else:
             # 190k, not 190000: a kl is summed over all weights.
             axes.yaxis.set_major_formatter(EngFormatter(sep=""))
@@ -136,7 +136,7 @@ def reliability_diagram(networks: Mapping[str, Reliability]) -> Figure:
 def confidence_histograms(networks: Mapping[str, Mapping[str, Tensor]]) -> Figure:
     """How confident each network is on each set of inputs, say test data and noise: confidences (n,) each."""
     _require(networks, "networks")
-    figure, all_axes = _row(len(networks), width=3.4, height=3.4, share=True)
+    figure, all_axes = row(len(networks), width=3.4, height=3.4, share=True)
     edges = np.linspace(0, 1, HISTOGRAM_BINS + 1)
     names = dict.fromkeys(name for given in networks.values() for name in given)
     colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
@@ -170,7 +170,7 @@ def regression_band(
     points = _same_length(x=x, y=y)
     line = _same_length(grid=grid, mean=mean, aleatoric_sd=aleatoric_sd, epistemic_sd=epistemic_sd)
     at, centre, aleatoric, epistemic = (values[np.argsort(line[0])] for values in line)
-    figure, (axes,) = _row(1, width=6.2, height=3.8)
+    figure, (axes,) = row(1, width=6.2, height=3.8)
     bands = (("total", np.hypot(aleatoric, epistemic), SKY, 0.3), ("epistemic", epistemic, BLUE, 0.4))
     for name, sd, colour, alpha in bands:
         half = BAND_SDS * sd
@@ -180,7 +180,7 @@ def regression_band(
     axes.plot(*points, linestyle="", marker="o", markersize=3, color=INK, alpha=0.7, label="data")
     axes.set(xlabel="x", ylabel="y")
     axes.margins(x=0)
-    _legend_above(axes)
+    legend_above(axes)
     return figure
 
 
@@ -227,7 +227,7 @@ def _unit_axis(axes: Axes) -> None:
     axes.set_xticks((0, 0.25, 0.5, 0.75, 1), ("0", "0.25", "0.5", "0.75", "1"))
 
 
-def _row(columns: int, *, width: float, height: float, share: bool = False) -> tuple[Figure, list[Axes]]:
+def row(columns: int, *, width: float, height: float, share: bool = False) -> tuple[Figure, list[Axes]]:
     """A figure of `columns` calm axes side by side, each of `width` by `height` inches."""
     figure = Figure(figsize=(width * columns, height), layout=ConstrainedLayoutEngine(w_pad=0.12))
     grid = figure.subplots(1, columns, squeeze=False, sharex=share, sharey=share)
@@ -246,7 +246,8 @@ def calm(axes: Axes, *, grid: Literal["x", "y"] = "y") -> None:
     axes.tick_params(colors=INK, length=0, labelsize=9)
 
 
-def _legend_above(axes: Axes) -> None:
+def legend_above(axes: Axes) -> None:
+    """A legend above the data."""
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1),

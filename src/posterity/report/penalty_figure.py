@@ -9,14 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from posterity.experiments.penalty import PenaltyStudy
-from posterity.report.figures import BLUE, COLOURS, INK, ORANGE, VERMILLION, _legend_above, _row
+from posterity.report.figures import BLUE, COLOURS, INK, ORANGE, VERMILLION, legend_above, row
 
 GREEN = COLOURS[2]
 
 
 def penalty_figure(study: PenaltyStudy) -> Figure:
     """Left the penalty, or for a family with spread the A_nu that must coincide; right the prior."""
-    figure, (left, right) = _row(2, width=5.3, height=4.0)
+    figure, (left, right) = row(2, width=5.3, height=4.0)
     if study.completed is None:
         left.plot(study.weights, study.penalty, color=BLUE, linewidth=2, label="lambda r(w)")
         left.set_ylabel("penalty (nats)")
@@ -32,7 +32,7 @@ def penalty_figure(study: PenaltyStudy) -> Figure:
     for axes in (left, right):
         axes.set_xlabel("weight w")
         axes.set_xlim(study.weights[0], study.weights[-1])
-        _legend_above(axes)
+        legend_above(axes)
     group = f", groups of {study.group_size}" if study.group_size > 1 else ""
     figure.suptitle(f"{study.name}, {study.inputs} inputs{group}: lambda = {study.factor:.4g}", fontsize=13, color=INK)
     return figure

@@ -1,52 +1,60 @@
-"""The figures of one run and of a comparison of runs, written beside their results."""
+"""The figures of a run and of several beside each other, drawn from what is stored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from torch import Tensor
-
-from posterity.experiments import Evaluation, Run
+from posterity.experiments import Record
 from posterity.metrics import reliability
+from posterity.posteriors import POSTERIORS
 from posterity.report.figures import confidence_histograms, reliability_diagram, save, training_curves, tuning_curves
-from posterity.training.history import Record, read_history
+from posterity.storage import EpochRecord
 
 
-def write_training_figure(run_path: Path) -> Path:
-    """Curves of nll, kl and accuracy or rmse by epoch; where YellowFin was at work, of its tuning, too."""
-    place, history = run_path / "figures" / "training.png", read_history(run_path / "history.jsonl")
-    config = run_path / "config.toml"
+def write_figures(record: Record) -> list[Path]:
+    """All figures of one run, in its folder."""
+    folder = record.folder / "figures"
+    return [*write_training_figures(record), *write_evaluation_figures(folder, {record.run.model: record})]
+
+
+def write_training_figures(record: Record) -> list[Path]:
+    """Curves of nll, kl and accuracy or rmse by epoch; where an optimiser tunes itself, of its tuning, too."""
+    place = record.folder / "figures" / "training.png"
     # A run standardises the targets of a regression; classes it does not.
-    standardised = any("rmse" in record for record in history)
-    point = config.exists() and Run.read(config).posterior == "point"
-    save(training_curves(history, standardised=standardised, point=point), place)
-    for name, records in _tunings(history).items():
-        save(tuning_curves(records), place.with_name(name))
-    return place
+    standardised = any("rmse" in epoch for epoch in record.history)
+    point = not POSTERIORS[record.run.posterior].random
+    save(training_curves(record.history, standardised=standardised, point=point), place)
+    tunings = _tunings(record.history)
+    for name, epochs in tunings.items():
+        save(tuning_curves(epochs), place.with_name(name))
+    return [place, *(place.with_name(name) for name in tunings)]
 
 
-def _tunings(history: list[Record]) -> dict[str, list[Record]]:
-    """By figure, YellowFin's measurements and their epochs: one tuner, or one for each of some groups."""
-    found: dict[str, list[Record]] = {}
+def _tunings(history: list[EpochRecord]) -> dict[str, list[EpochRecord]]:
+    """By figure, a tuner's measurements and their epochs: one tuner, or one for each of some groups."""
+    found: dict[str, list[EpochRecord]] = {}
     for record in history:
-        tuned = {name: group["yellowfin"] for name, group in record.get("groups", {}).items() if "yellowfin" in group}
+        tuned = {name: group["tuning"] for name, group in record.get("groups", {}).items() if "tuning" in group}
         for number, (name, measured) in enumerate(tuned.items()):
-            place = f"yellowfin-{name}.png" if number else "yellowfin.png"
+            place = f"tuning-{name}.png" if number else "tuning.png"
             found.setdefault(place, []).append({"epoch": record["epoch"], **measured})
     return found
 
 
-def write_evaluation_figures(folder: Path, evaluations: Mapping[str, Evaluation]) -> list[Path]:
-    """Reliability diagrams and confidences side by side; none for regression."""
-    classes = {n: e for n, e in evaluations.items() if e.prediction.confidence is not None}
-    if not classes:
+def write_evaluation_figures(folder: Path, records: Mapping[str, Record]) -> list[Path]:
+    """Reliability diagrams and confidences of runs, and of their averages, side by side; none for regression."""
+    tables, confidences = {}, {}
+    for label, record in records.items():
+        for network, by_data in record.predictions.items():
+            name = label if network == "last" else f"{label}, {network}"
+            test = by_data["test"]
+            if "confidence" not in test:
+                continue
+            tables[name] = reliability(test["mean"], test["targets"].long())
+            confidences[name] = {data: found["confidence"] for data, found in by_data.items()}
+    if not tables:
         return []
-    tables = {n: reliability(e.prediction.mean, e.targets.long()) for n, e in classes.items()}
     save(reliability_diagram(tables), folder / "reliability.png")
-    confidences: dict[str, dict[str, Tensor]] = {}
-    for name, evaluation in classes.items():
-        assert evaluation.prediction.confidence is not None
-        confidences[name] = {"test": evaluation.prediction.confidence, **evaluation.shifted_confidence}
     save(confidence_histograms(confidences), folder / "confidence.png")
     return [folder / "reliability.png", folder / "confidence.png"]

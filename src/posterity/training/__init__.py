@@ -1,26 +1,27 @@
 """The training loop and what surrounds it."""
 
 from posterity.training.callbacks import Callback
-from posterity.training.checkpoint import Checkpoints, CheckpointWarning
-from posterity.training.directory import RunDirectory
-from posterity.training.fit import FitResult, fit
-from posterity.training.history import History
+from posterity.training.carry_out import CHECKPOINT_SECONDS, FitResult, carry_out
+from posterity.training.fit import fit
 from posterity.training.loop import Training
+from posterity.training.plan import Plan, plan
 from posterity.training.range_test import RangeTest, range_test
+from posterity.training.resumption import ProlongedWarning
 from posterity.training.settings import Settings
 from posterity.training.signals import Interrupted
 
 __all__ = [
+    "CHECKPOINT_SECONDS",
     "Callback",
-    "CheckpointWarning",
-    "Checkpoints",
     "FitResult",
-    "History",
     "Interrupted",
+    "Plan",
+    "ProlongedWarning",
     "RangeTest",
-    "RunDirectory",
     "Settings",
     "Training",
+    "carry_out",
     "fit",
+    "plan",
     "range_test",
 ]

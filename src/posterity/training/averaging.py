@@ -8,53 +8,58 @@ With validation data the average is scored after each epoch, too: val_average_nl
 
 from __future__ import annotations
 
-import copy
 import math
+from collections.abc import Iterable
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from posterity.averaging import AVERAGES, HWA, SWA, reestimate_batch_norm
+from posterity.averaging import AVERAGES, SWA, reestimate_batch_norm
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
-from posterity.core.randomness import derive
-from posterity.posteriors import POSTERIORS
-from posterity.saving import describe
+from posterity.storage import EpochRecord
 from posterity.training.callbacks import Callback
-from posterity.training.history import Record
-from posterity.training.scoring import brief_score
-from posterity.training.settings import Settings
+from posterity.training.methods import Method
 
 if TYPE_CHECKING:
     from posterity.training.loop import Training
+    from posterity.training.settings import Settings
+
+
+# Settings of averages, by the name that the average itself has for them.
+OPTIONS = {"covariance": "covariance", "rank": "average_rank"}
+OF_AVERAGES = ("average_start", "average_every", "average_restart", *OPTIONS.values())
 
 
 class Averaging(Callback):
     """Takes the snapshots and, when the training has ended, leaves the averaged network in `training.averaged`."""
 
-    def __init__(self, net: BayesianModule, settings: Settings, num_data: int) -> None:
-        assert settings.averaging is not None
-        self.average: SWA
-        if AVERAGES[settings.averaging] is HWA:
-            self.average = HWA(covariance=settings.covariance, rank=settings.average_rank)
-        else:
-            self.average = AVERAGES[settings.averaging]()
-        self.average.check(net.posterior)
-        if settings.average_restart and settings.optimizer == "ivon" and AVERAGES[settings.averaging] is HWA:
+    def __init__(self, average: SWA, *, every: int, start: int, restart: bool) -> None:
+        self.average, self.every, self.start, self.restart = average, every, start, restart
+
+    @classmethod
+    def of(cls, net: BayesianModule, settings: Settings, method: Method, num_data: int) -> Averaging | None:
+        """What the settings ask for, or the method does by itself; refused if it cannot be."""
+        kind = settings.average or method.collects
+        if kind is None:
+            return None
+        average = _build(kind, settings)
+        average.check(net.posterior)
+        if settings.average_restart and method.owns_sds and average.moves_sds:
             raise UsageError(
-                "IVON's standard deviations follow from its curvature, which a restart from HWA's does not change: "
-                "take average 'swa', or no average_restart"
+                f"the standard deviations of '{method.name}' follow from its own state, its curvature, which a restart "
+                f"from those of '{kind}' does not change: take average 'swa', or no average_restart"
             )
-        self.restart = settings.average_restart
         batches = math.ceil(num_data / settings.batch_size)
-        self.every = settings.average_every or batches
-        steps = settings.epochs * batches
-        self.start = round(settings.average_start * steps)
-        planned = steps // self.every - self.start // self.every
-        if planned < self.average.needed:
+        steps, every = settings.epochs * batches, settings.average_every or batches
+        start = round(settings.average_start * steps)
+        planned = steps // every - start // every
+        if planned < average.needed:
             raise UsageError(
-                f"averaging takes at least {_snapshots(self.average.needed)}; of this training's {steps} steps "
-                f"{planned} come after step {self.start} and are multiples of {self.every}: train longer, or give a "
+                f"averaging takes at least {_snapshots(average.needed)}; of this training's {steps} steps "
+                f"{planned} come after step {start} and are multiples of {every}: train longer, or give a "
                 "smaller average_every or average_start"
             )
+        return cls(average, every=every, start=start, restart=settings.average_restart)
 
     def on_step_end(self, training: Training) -> None:
         """A snapshot, if it is time for one."""
@@ -63,7 +68,7 @@ class Averaging(Callback):
             if self.restart:
                 self.average.restart(training.net)
 
-    def on_epoch(self, training: Training, record: Record) -> None:
+    def on_epoch(self, training: Training, record: EpochRecord) -> None:
         """Score the average, and hand it over at the end."""
         if training.stopped and self.average.count < self.average.needed:
             record["warnings"].append(
@@ -75,10 +80,7 @@ class Averaging(Callback):
             return
         averaged = self._network(training)
         if training.val is not None:
-            settings = training.settings
-            seed = derive(settings.seed, f"validation/{training.epoch}")
-            prediction = averaged.predict(training.val.x, settings.val_samples, seed=seed)
-            record |= {f"val_average_{k}": v for k, v in brief_score(prediction, training.val).items()}
+            record |= {f"val_average_{k}": v for k, v in training.validate(averaged).items()}
         if training.stopped:
             training.averaged = averaged
 
@@ -97,21 +99,25 @@ class Averaging(Callback):
         self.average.restore(state)
 
 
+def _build(kind: str, settings: Settings) -> SWA:
+    """The average of that kind with its options; what it does not take is refused."""
+    make = AVERAGES[kind]
+    taken = signature(make).parameters
+    if not make.restarts:
+        _refuse(settings, ("average_restart",), f"goes with average 'swa' or 'hwa': {kind} are kept as they are")
+    others = [name for option, name in OPTIONS.items() if option not in taken]
+    _refuse(settings, others, f"goes with average 'hwa', not with '{kind}'")
+    average = make(**{option: getattr(settings, name) for option, name in OPTIONS.items() if option in taken})
+    if not average.keeps_last:
+        _refuse(settings, ("average_rank",), f"goes with covariance 'low_rank', not with '{settings.covariance}'")
+    return average
+
+
+def _refuse(settings: Settings, names: Iterable[str], why: str) -> None:
+    for name in names:
+        if not settings.is_default(name):
+            raise UsageError(f"{name} ({getattr(settings, name)!r}) {why}")
+
+
 def _snapshots(number: int) -> str:
     return f"{number} snapshot{'s' if number > 1 else ''}"
-
-
-def averaged_state(averaged: BayesianModule | None) -> dict[str, Any] | None:
-    """What a checkpoint keeps of the averaged network."""
-    return None if averaged is None else {"network": describe(averaged), "net": averaged.state_dict()}
-
-
-def restored_average(net: BayesianModule, state: dict[str, Any] | None) -> BayesianModule | None:
-    """The inverse of `averaged_state`, for the average of `net`'s training."""
-    if state is None:
-        return None
-    averaged = copy.deepcopy(net)
-    description = state["network"]["posterior"]
-    averaged.posterior = POSTERIORS[description["kind"]].empty(net.num_weights, **description).to(net.posterior.mean)
-    averaged.load_state_dict(state["net"])
-    return averaged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from posterity.objectives import Loss
-from posterity.training.history import Record
+from posterity.storage import EpochRecord
 
 if TYPE_CHECKING:
     from posterity.training.loop import Training
@@ -25,7 +25,7 @@ class Callback:
     def on_step_end(self, training: Training) -> None:
         """After the optimiser's step."""
 
-    def on_epoch(self, training: Training, record: Record) -> None:
+    def on_epoch(self, training: Training, record: EpochRecord) -> None:
         """After an epoch, with its record, which is then written to the history."""
 
     def on_end(self, training: Training) -> None:

@@ -2,7 +2,7 @@
 
     gradient_norm    Euclidean norm of a group's gradient in the epoch's last step
     effective_rate   quantiles of what multiplies the average gradient in that step (optim.rates)
-    yellowfin        what the tuner has measured and chosen: h_min, h_max, C, D, mu, lr
+    tuning           what an optimiser that tunes itself has measured and chosen (YellowFin: h_min, h_max, C, D, mu, lr)
     snr              quantiles of |mean| / sd over the weights
     kl_by_layer      in nats
 
@@ -25,7 +25,7 @@ from posterity.bayesian import BayesianModule
 from posterity.core.errors import NonFiniteError
 from posterity.data import Dataset
 from posterity.objectives import Loss
-from posterity.optim import YellowFin, effective_rates
+from posterity.optim import effective_rates
 from posterity.training.groups import ParameterGroup
 
 ADVICE = "Try a lower lr (a tenth), clip=1.0, a lower initial rho, or look for extreme values in the data."
@@ -98,9 +98,10 @@ def _effective(group: ParameterGroup) -> dict[str, Any]:
 
 def _tuning(group: ParameterGroup) -> dict[str, Any]:
     """With the first of the groups that share it."""
-    if group.index or not isinstance(group.optimizer, YellowFin):
+    measure = getattr(group.optimizer, "measurements", None)
+    if group.index or measure is None:
         return {}
-    return {"yellowfin": {name: float(f"{value:.6g}") for name, value in group.optimizer.measurements().items()}}
+    return {"tuning": {name: float(f"{value:.6g}") for name, value in measure().items()}}
 
 
 def _quantiles(values: Tensor) -> list[float]:
@@ -121,12 +122,12 @@ def non_finite(net: BayesianModule, loss: Loss, step: int) -> NonFiniteError:
                 place = f"the gradient of {name} is not finite"
         for parameter in net.posterior.parameters():
             if parameter.grad is not None and not parameter.grad.isfinite().all():
-                first = int((~parameter.grad.isfinite()).nonzero()[0, -1])
-                place = f"the gradient of {net.layout.layer_at(first)} is not finite"
+                first = net.posterior.weight_index(parameter, int((~parameter.grad.isfinite()).nonzero()[0, -1]))
+                place = f"the gradient of {net.layout.weight_at(first)} is not finite"
                 break
     worst = int(net.posterior.mean.detach().abs().nan_to_num(math.inf).argmax())
     size = net.posterior.mean.detach().abs()[worst].item()
     return NonFiniteError(
-        f"step {step}: {place} (largest weight: {size:.3g}, in {net.layout.layer_at(worst)}). The step was not "
+        f"step {step}: {place} (largest weight: {size:.3g}, in {net.layout.weight_at(worst)}). The step was not "
         "taken. " + ADVICE
     )

@@ -9,9 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-import zlib
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,52 +17,48 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from posterity.bayesian import BayesianModule
-from posterity.core.errors import NonFiniteError, UsageError
+from posterity.core.errors import NonFiniteError
 from posterity.core.randomness import NoiseSource, derive, generator
-from posterity.data import Batches, Dataset
-from posterity.estimators import several_uses
-from posterity.likelihoods import Likelihood
+from posterity.data import Batches
+from posterity.metrics import brief_score
 from posterity.objectives import Loss, MovingBaseline, kl_by_weight, kl_weights, learn_scale, negative_elbo
 from posterity.objectives.baseline import MOVING
-from posterity.objectives.tempering import as_rule
-from posterity.priors import FromPenalty
-from posterity.training.averaging import averaged_state, restored_average
+from posterity.storage import EpochRecord, History, network_like, network_state
 from posterity.training.callbacks import Callback
 from posterity.training.diagnostics import ADVICE, group_diagnostics, health_warnings, non_finite, signal_to_noise
-from posterity.training.groups import active, build_groups, step_groups
-from posterity.training.history import History, Record
-from posterity.training.scoring import brief_score
-from posterity.training.settings import Settings
+from posterity.training.groups import step_groups
+from posterity.training.plan import Plan
+from posterity.training.resumption import description
+
+DONE = "epochs"  # why a training stops that was not stopped before its end
 
 
 class Training:
-    """One training of `net` on `train`, from the first step or from a restored state."""
+    """One training of `net` as planned, from the first step or from a restored state."""
 
     def __init__(
         self,
         net: BayesianModule,
-        likelihood: Likelihood,
-        train: Dataset,
-        val: Dataset | None,
-        settings: Settings,
+        plan: Plan,
         *,
         history: History | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.net, self.likelihood, self.train, self.val = net, likelihood, train, val
-        self.settings = settings
+        self.net, self.plan, self.settings = net, plan, plan.settings
+        self.train, self.val, self.groups = plan.train, plan.val, plan.groups
+        self.likelihood = net.likelihood = plan.subject.likelihood
+        net.prior = plan.subject.prior
+        self.description = description(plan)
+        plan.method.begin(self.groups)
         self.history = History() if history is None else history
-        self.callbacks = list(callbacks)
-        if settings.penalty is not None:
-            net.prior = FromPenalty(settings.penalty, settings.penalty_factor).bind(net.layout, net.posterior.mean)
-        if settings.learn_prior:
-            learn_scale(net, keep=True)  # refuses what cannot be learnt before anything is trained
-        batch_size = min(settings.batch_size, len(train))
-        self.groups = build_groups(net, settings, num_data=len(train), batch_size=batch_size)
-        self.batches = Batches(len(train), batch_size, generator(settings.seed, "batches"))
-        self.kl_weights = kl_weights(self.batches.num_batches, settings.kl_decay).tolist()
-        self._temperature = as_rule(settings.temperature).bind(net, len(train))
+        self.callbacks = [*callbacks, *([plan.averaging] if plan.averaging else [])]
+        settings = self.settings
+        self.num_data = plan.subject.num_data
+        self.augmentation = generator(settings.seed, "augmentation")
+        net.noise_source = NoiseSource(derive(settings.seed, "training"))
+        self.batches = Batches(self.num_data, plan.subject.batch_size, generator(settings.seed, "batches"))
         self.total_steps = settings.epochs * self.batches.num_batches
+        self.kl_weights = kl_weights(self.batches.num_batches, settings.kl_decay).tolist()
         self.step = 0
         self.sums = {"rows": 0.0, "nll": 0.0, "score": 0.0}
         self.gradient_norms: dict[str, float] = {}
@@ -72,7 +66,6 @@ class Training:
         self.best: dict[str, Any] = {}
         self.averaged: BayesianModule | None = None  # once the training has ended (training.averaging)
         self.stopped = ""  # the reason, once there is nothing left to do
-        net.noise_source = NoiseSource(derive(settings.seed, "training"))
         self._seconds_before = 0.0
         self._began = time.monotonic()
 
@@ -93,7 +86,7 @@ class Training:
 
     def temperature_at(self, step: int) -> float:
         """The factor on the KL in the step that follows `step` others."""
-        return self._temperature(step / self.batches.num_batches)
+        return self.plan.temperature(step / self.batches.num_batches)
 
     def stop(self, reason: str) -> None:
         """End the training after this step."""
@@ -103,16 +96,17 @@ class Training:
         """One optimiser step on the rows `index`."""
         self.net.train()
         x, y = self.train.x.index_select(0, index), self.train.y.index_select(0, index)
+        if self.plan.augment is not None:
+            x = self.plan.augment(x, self.augmentation)
         self.net.zero_grad()
         loss = negative_elbo(
             self.net,
             self.likelihood,
             x,
             y,
-            num_data=len(self.train),
+            num_data=self.num_data,
             samples=self.settings.samples,
-            # IVON's steps have the prior in them.
-            temperature=0.0 if self.settings.optimizer == "ivon" else self.temperature_at(self.step),
+            temperature=0.0 if self.plan.method.brings_prior else self.temperature_at(self.step),
             kl_weight=self.kl_weights[self.batches.position - 1],
             estimator=self.settings.estimator,
             gradient=self.settings.gradient,
@@ -123,27 +117,25 @@ class Training:
         self._add_up(loss, y)
         for callback in self.callbacks:
             callback.on_step(self, loss)
-        moving = [group for group in self.groups if active(group.name, self.epoch, self.settings)]
-        step_groups(moving, self.step / self.total_steps)
+        moving = self.plan.method.moving(self.groups, self.epoch, self.settings)
+        step_groups(moving, self.step / self.total_steps, len(y))
         self.step += 1
         for callback in self.callbacks:
             callback.on_step_end(self)
         return loss
 
-    def end_epoch(self) -> Record:
+    def end_epoch(self) -> EpochRecord:
         """Validate, record, and decide whether to go on."""
         self.check_weights()
         if self.settings.learn_prior:
             learn_scale(self.net)
         record = self._record()
         if self.val is not None:
-            seed = derive(self.settings.seed, f"validation/{self.epoch}")
-            prediction = self.net.predict(self.val.x, self.settings.val_samples, seed=seed)
-            record |= {f"val_{k}": v for k, v in brief_score(prediction, self.val).items()}
+            record |= {f"val_{k}": v for k, v in self.validate(self.net).items()}
             self._keep_best(record)
         self.sums = dict.fromkeys(self.sums, 0.0)
         if not self.stopped and self.epoch >= self.settings.epochs:
-            self.stop("epochs")
+            self.stop(DONE)
         for group in self.groups:
             group.schedule.observe(record)
         for callback in self.callbacks:
@@ -153,67 +145,62 @@ class Training:
             self.net.load_state_dict(self.best["net"])
         return record
 
+    def validate(self, net: BayesianModule) -> dict[str, float]:
+        """The scores of `net`, this training's or its average, on the validation data after this epoch."""
+        assert self.val is not None
+        seed = derive(self.settings.seed, f"validation/{self.epoch}")
+        prediction = net.predict(self.val.x, self.settings.val_samples, seed=seed)
+        return brief_score(prediction, self.val.y, self.val.task)
+
     def state(self) -> dict[str, Any]:
         """All that the future depends on."""
         return {
             "step": self.step,
-            "settings": self.settings.as_dict(),
-            "data": self._data_checksum,
+            "settings": self.settings.training_values(),
+            "description": self.description,
+            "data": self.plan.data_checksum,
             "net": self.net.state_dict(),
             "groups": [group.state() for group in self.groups],
             "batches": self.batches.state(),
+            "augmentation": self.augmentation.get_state(),
             "noise": self.net.noise_source.state(),
-            "several_uses": sorted(several_uses(self.net)),
+            "several_uses": sorted(self.net.several_uses),
             "global_generator": torch.get_rng_state(),
             "history": len(self.history),
             "sums": self.sums,
             "baseline": self.moving_baseline and self.moving_baseline.state(),
             "best": self.best,
             "stopped": self.stopped,
-            "callbacks": [callback.state() for callback in self._kept_callbacks()],
-            "averaged": averaged_state(self.averaged),
+            "callbacks": [callback.state() for callback in self.kept_callbacks()],
+            "averaged": self.averaged and network_state(self.averaged),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        ours, theirs = self.settings.as_dict(), state["settings"]
-        changed = [f"{k} was {theirs.get(k)}, now {v}" for k, v in ours.items() if theirs.get(k) != v]
-        if changed:
-            raise UsageError("a run resumes only with the settings it began with: " + "; ".join(changed))
-        if len(state["callbacks"]) != len(self._kept_callbacks()):
-            found, given = len(state["callbacks"]), len(self._kept_callbacks())
-            raise UsageError(f"a run resumes only with the callbacks it began with: {found} then, {given} now")
-        if state["data"] != self._data_checksum:
-            raise UsageError("a run resumes only with the data it began with; these have other values")
+        """Go on from `state`, which is one of this plan's (training.resumption)."""
         self.step, self.sums, self.best = state["step"], dict(state["sums"]), state["best"]
         self.stopped = state["stopped"]
+        if self.stopped == DONE and self.settings.epochs > state["settings"]["epochs"]:
+            self.stopped = ""  # there are more epochs now
         self.net.load_state_dict(state["net"])
         for group, kept in zip(self.groups, state["groups"], strict=True):
             group.restore(kept)
         self.batches.restore(state["batches"])
+        self.augmentation.set_state(state["augmentation"])
         self.net.noise_source.restore(state["noise"])
-        several_uses(self.net).clear()
-        several_uses(self.net).update(state["several_uses"])
+        self.net.several_uses = set(state["several_uses"])
         torch.set_rng_state(state["global_generator"])
         self.history.restore(state["history"])
         if self.moving_baseline:
             self.moving_baseline.restore(state["baseline"])
-        for callback, kept in zip(self._kept_callbacks(), state["callbacks"], strict=True):
+        for callback, kept in zip(self.kept_callbacks(), state["callbacks"], strict=True):
             callback.restore(kept)
-        self.averaged = restored_average(self.net, state["averaged"])
+        kept = state["averaged"] if self.stopped else None
+        self.averaged = kept and network_like(self.net, kept)
         self._seconds_before = self.history[-1]["seconds"] if self.history else 0.0
         self._began = time.monotonic()
 
-    @cached_property
-    def _data_checksum(self) -> int:
-        parts = [tensor for part in (self.train, self.val) if part is not None for tensor in (part.x, part.y)]
-        value = 0
-        for tensor in parts:
-            raw: Any = tensor.detach().cpu().flatten().view(torch.uint8).numpy()
-            value = zlib.crc32(raw, value)
-        return value
-
-    def _kept_callbacks(self) -> list[Callback]:
+    def kept_callbacks(self) -> list[Callback]:
+        """Those whose state a checkpoint keeps."""
         return [callback for callback in self.callbacks if callback.kept]
 
     def check_weights(self) -> None:
@@ -221,7 +208,7 @@ class Training:
         for parameter in self.net.posterior.parameters():
             bad = (~parameter.detach().isfinite()).nonzero()
             if len(bad):
-                place = self.net.layout.layer_at(int(bad[0, -1]))
+                place = self.net.layout.weight_at(self.net.posterior.weight_index(parameter, int(bad[0, -1])))
                 raise NonFiniteError(f"step {self.step}: it made weights of {place} NaN or infinite. {ADVICE}")
 
     def _check_and_clip(self, loss: Loss) -> None:
@@ -244,7 +231,7 @@ class Training:
             else:
                 self.sums["score"] += (mean.argmax(-1) == y).sum().item()
 
-    def _record(self) -> Record:
+    def _record(self) -> EpochRecord:
         rows = self.sums["rows"]
         nll, score = self.sums["nll"] / rows, self.sums["score"] / rows
         with torch.no_grad():
@@ -253,9 +240,9 @@ class Training:
         temperature = self.temperature_at(max(self.step - 1, 0))  # in force in the epoch's last step
         weight = temperature * (self.settings.kl_decay > 0)
         kl_by_layer = {k: v.item() for k, v in self.net.layout.sum_by_layer(kl_each).items()}
-        kl_term = weight * kl / len(self.train)
+        kl_term = weight * kl / self.num_data
         if weight and not math.isfinite(kl):
-            worst = self.net.layout.layer_at(int(kl_each.nan_to_num(math.inf).argmax()))
+            worst = self.net.layout.weight_at(int(kl_each.nan_to_num(math.inf).argmax()))
             raise NonFiniteError(f"step {self.step}: the KL is {kl}, most of it in {worst}. {ADVICE}")
         return {
             "epoch": self.current_epoch,
@@ -275,7 +262,7 @@ class Training:
             ),
         }
 
-    def _keep_best(self, record: Record) -> None:
+    def _keep_best(self, record: EpochRecord) -> None:
         if not self.settings.patience:
             return
         if not self.best or record["val_nll"] < self.best["val_nll"]:

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from posterity.objectives import Loss
+from posterity.storage import EpochRecord, in_short
 from posterity.training.callbacks import Callback
-from posterity.training.history import Record, in_short
 from posterity.training.loop import Training
 
 REFRESH_SECONDS = 0.25
@@ -49,7 +49,7 @@ class ProgressDisplay(Callback):
         label = f"epoch {training.epoch + 1}/{training.settings.epochs}"
         self._bar.update(self._task, description=label, completed=training.step, state=state)
 
-    def on_epoch(self, training: Training, record: Record) -> None:
+    def on_epoch(self, training: Training, record: EpochRecord) -> None:
         """One line."""
         epochs = training.settings.epochs
         self.console.print(

@@ -30,26 +30,25 @@ from posterity.bayesian import BayesianModule
 from posterity.core.errors import NonFiniteError, UsageError, unknown_name
 from posterity.core.randomness import derive
 from posterity.objectives import Loss
-from posterity.objectives.tempering import as_rule
 from posterity.training.callbacks import Callback
-from posterity.training.fit import Data, as_dataset, check_fit, default_likelihood
 from posterity.training.groups import SD
 from posterity.training.loop import Training
+from posterity.training.plan import Data, plan
 from posterity.training.settings import Settings
 
 CLEAR = 5.0
 BREAK = 10.0  # in sds of single losses
 LAST = 5  # losses in the median that tells a break
 MARGIN = 4.0  # between the suggestion and the break
-# The test sets the rate itself, and every group steps.
+# The test sets the rate itself, every group steps, and nothing is averaged; a ramp would look like divergence.
 PLAIN: dict[str, Any] = {
-    "schedule": "constant",
-    "schedule_options": {},
-    "schedule_sd": None,
-    "schedule_sd_options": {},
-    "alternate": None,
-    "patience": None,
-}
+    name: Settings.model_fields[name].default
+    for name in (
+        "schedule_options", "schedule_sd", "schedule_sd_options", "warmup", "alternate", "patience", "average",
+        "average_start", "average_every", "average_restart", "covariance", "average_rank",
+        "temperature_warmup", "temperature_warmup_shape",
+    )
+} | {"schedule": "constant"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -79,22 +78,23 @@ def range_test(
     **settings: Any,
 ) -> RangeTest:
     """Test rates from `low` to `high` for all groups, or for one ("mean", "sd") while the others stand still."""
+    return try_rates(net, train, Settings.of(**settings), group=group, low=low, high=high, steps=steps)
+
+
+def try_rates(
+    net: BayesianModule, train: Data, settings: Settings, *, group: str, low: float, high: float, steps: int
+) -> RangeTest:
+    """The range test of a training with these settings."""
     if not (0 < low < high and steps >= 10):
         raise UsageError(f"a range test goes from low to high in at least 10 steps, not {low} to {high} in {steps}")
-    data = as_dataset(train)
     copied = copy.deepcopy(net)
-    copied.likelihood = copied.likelihood or default_likelihood(data).to(copied.posterior.mean)
-    check_fit(copied, copied.likelihood, data)
-    temperature = as_rule(
-        settings.get("temperature", Settings.temperature)
-    ).settled  # a ramp would look like divergence
-    options = Settings.of(**{**settings, **PLAIN, "epochs": steps, "temperature": temperature})
+    planned = plan(copied, train, None, settings.model_copy(update={**PLAIN, "epochs": steps}))
+    chosen = [g for g in planned.groups if group in ("all", g.name)]
+    if not chosen:
+        raise unknown_name("group", group, ["all", *(g.name for g in planned.groups)])
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(options.seed, "modules"))
-        training = Training(copied, copied.likelihood, data, None, options)
-        chosen = [g for g in training.groups if group in ("all", g.name)]
-        if not chosen:
-            raise unknown_name("group", group, ["all", *(g.name for g in training.groups)])
+        torch.manual_seed(derive(settings.seed, "modules"))
+        training = Training(copied, planned)
         training.groups = chosen
         return _run(training, group, [low * (high / low) ** (i / (steps - 1)) for i in range(steps)])
 
@@ -102,7 +102,7 @@ def range_test(
 def _run(training: Training, group: str, rates: list[float]) -> RangeTest:
     indices = _endless(training)
     watch = _LossWatch("loss" if group == SD else "nll")
-    training.callbacks.append(watch)
+    training.callbacks = [watch]
     losses, broke = watch.values, None
     for rate in rates:
         for part in training.groups:

@@ -1,142 +1,247 @@
-"""What one training is told: a frozen record, each default written here and nowhere else."""
+"""The settings of a training, each declared once: type, bounds, default, meaning, and panel of the help.
+
+The keywords of `fit`, the flags of the command line, the config file and the tables of the documentation are made from
+this schema; `experiments.Run` extends it by what describes data, network, posterior and prior. A field by itself is
+checked here; what does not go together, or not with a network, is refused by `training.plan`.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection
+from numbers import Real
+from typing import Annotated, Any
 
-from posterity.averaging import AVERAGES, HWA
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from typing_extensions import Self
+
+from posterity.averaging import AVERAGES, COVARIANCES
 from posterity.averaging.hwa import DEFAULT_RANK as DEFAULT_AVERAGE_RANK
-from posterity.core.errors import UsageError, unknown_name
-from posterity.objectives import check_estimate, kl_weights
-from posterity.objectives.tempering import UNTEMPERED, Temperature, as_rule, describe_temperature
-from posterity.optim import OPTIMIZERS, build_schedule, try_options
-from posterity.priors.penalties import penalty_named
+from posterity.core.errors import PosterityError, UsageError, unknown_name
+from posterity.data.augmentation import AUGMENTATIONS
+from posterity.estimators import ESTIMATORS, SAMPLE
+from posterity.objectives import BASELINES, GRADIENTS
+from posterity.objectives.tempering import SHAPES, TEMPERATURES, UNTEMPERED, TemperatureRule, temperature_rule
+from posterity.optim import OPTIMIZERS, SCHEDULES
+from posterity.priors import PENALTIES, VARIANCES
+from posterity.training.methods import METHODS
 
-LANGEVIN = ("sgld", "psgld")
+DATA, NETWORK, PRIOR, POSTERIOR = "Data", "Network", "Prior", "Posterior"
+OPTIMISER, SDS, AVERAGING = "Optimiser", "Optimiser of the standard deviations", "Averaging"
+TEMPERATURE, GRADIENT, STOPPING = "Temperature", "Gradient", "Stopping, validation and seed"
+PANELS = (DATA, NETWORK, PRIOR, POSTERIOR, OPTIMISER, SDS, AVERAGING, TEMPERATURE, GRADIENT, STOPPING)  # in this order
+
+Options = dict[str, bool | int | float | str | tuple[float, ...]]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Settings of `fit`.
+def setting(default: Any, panel: str, meaning: str, **bounds: Any) -> Any:
+    """A field of the schema."""
+    return Field(default, description=meaning, json_schema_extra={"panel": panel}, **bounds)
 
-    lr            None takes the optimiser's default rate
-    temperature   factor on the KL: a number, or a rule of objectives.tempering, such as per_weight(tau=1.0)
-    kl_decay      lam: how the epoch's KL is shared among its batches (objectives.weighting); 0 leaves it out
-    samples       weight samples in each step
-    clip          largest norm of the gradient; None does not clip
-    patience      epochs without a better validation nll before stopping; the best weights are then restored
-    val_samples   weight samples in each validation
-    penalty       the prior is the one this penalty stands for (priors.penalised): l2, l1, group_lasso_rows, ...
-    penalty_factor  times what theory gives the penalty
-    learn_prior   after each epoch the prior's scale, for each weight tensor, is set to what minimises the KL
-    estimator     how a pass is made random: sample, local or flipout (posterity.estimators)
-    gradient      how the KL enters the gradient: analytic, total, path or score (objectives.estimate)
-    baseline      of the score: moving or leave_one_out
 
-    The standard deviations are trained like the means unless one of these is given (training.groups):
-    optimizer_sd, lr_sd (or lr_ratio, times the means' rate), schedule_sd, and their options, which are added to the
-    means' where the optimiser or the schedule is the means'
-    alternate     epochs for which the means are trained, then the standard deviations, and so on
+def one_of(kind: str, names: Collection[str]) -> AfterValidator:
+    """Refuses a name that is not among `names`, and suggests the nearest."""
 
-    average            "swa" or "hwa": average the iterates along the training (averaging); "samples": keep them all,
-                       which Langevin dynamics (sgld, psgld) does by default
-    average_start      share of the training after which snapshots are taken
-    average_every      steps between snapshots (those whose number it divides); None takes one an epoch
-    average_restart    go on from the average after each snapshot, not from the iterate (source 003's algorithm 2)
-    covariance         that of hwa's average: total, snapshot, posterior or low_rank
-    average_rank       the last snapshots that low_rank keeps
-    """
+    def check(value: str | None) -> str | None:
+        if value is not None and value not in names:
+            raise unknown_name(kind, value, names)
+        return value
 
-    epochs: int = 20
-    batch_size: int = 100
-    optimizer: str = "adam"
-    lr: float | None = None
-    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
-    schedule: str = "cosine"
-    schedule_options: Mapping[str, Any] = field(default_factory=dict)
-    temperature: Temperature = UNTEMPERED
-    kl_decay: float = 1.0
-    samples: int = 1
-    clip: float | None = None
-    patience: int | None = None
-    val_samples: int = 8
-    seed: int = 0
-    optimizer_sd: str | None = None
-    lr_sd: float | None = None
-    lr_ratio: float | None = None
-    optimizer_sd_options: Mapping[str, Any] = field(default_factory=dict)
-    schedule_sd: str | None = None
-    schedule_sd_options: Mapping[str, Any] = field(default_factory=dict)
-    alternate: int | None = None
-    average: str | None = None
-    average_start: float = 0.5
-    average_every: int | None = None
-    average_restart: bool = False
-    covariance: str = "total"
-    average_rank: int = DEFAULT_AVERAGE_RANK
-    penalty: str | None = None
-    penalty_factor: float = 1.0
-    learn_prior: bool = False
-    estimator: str = "sample"
-    gradient: str | None = None
-    baseline: str | None = None
+    return AfterValidator(check)
 
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "samples", "val_samples"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("clip", "patience", "lr", "lr_sd", "lr_ratio", "alternate", "average_every"):
-            if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise UsageError(f"{name} must be positive, or None, not {getattr(self, name)}")
-        if self.penalty is not None:
-            penalty_named(self.penalty)
-        if not (math.isfinite(self.penalty_factor) and self.penalty_factor > 0):
-            raise UsageError(f"penalty_factor must be a positive number, not {self.penalty_factor}; 1 is theory")
-        as_rule(self.temperature)
-        # Names and rates, too, are refused here: before a run's directory is touched.
-        if self.lr_sd is not None and self.lr_ratio is not None:
-            raise UsageError(f"give lr_sd ({self.lr_sd}) or lr_ratio ({self.lr_ratio}), not both")
-        for optimizer in (self.optimizer, self.optimizer_sd):
-            if optimizer is not None and optimizer not in OPTIMIZERS:
-                raise unknown_name("optimizer", optimizer, OPTIMIZERS)
-        try_options(self.optimizer, self.optimizer_options)
-        try_options(self.optimizer_sd or self.optimizer, self.optimizer_sd_options)
-        for name, options in (self.schedule_of(sd=False), self.schedule_of(sd=True)):
-            build_schedule(name, epochs=self.epochs, **options)
-        kl_weights(1, self.kl_decay)
-        if self.average is not None and self.average not in AVERAGES:
-            raise unknown_name("average", self.average, AVERAGES)
-        if not 0 <= self.average_start < 1:
-            raise UsageError(
-                f"average_start is a share of the training, at least 0 and below 1, not {self.average_start}"
-            )
-        HWA(covariance=self.covariance, rank=self.average_rank)
-        check_estimate(self.estimator, self.gradient, self.baseline, self.samples)
+
+def number_or(kind: str, names: Collection[str], *, least: float = 0.0) -> BeforeValidator:
+    """Takes a number of at least `least`, or one of `names`."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str) and value not in names:
+            raise unknown_name(f"{kind} (a number, or the name of a rule)", value, names)
+        number = type(value) is not bool and isinstance(value, Real) and least <= float(value) < math.inf
+        if not (number or isinstance(value, str)):
+            raise UsageError(f"the {kind} must be a number of at least {least:g}, {' or '.join(names)}, not {value!r}")
+        return value
+
+    return BeforeValidator(check)
+
+
+class Settings(BaseModel):
+    """How a network is trained: the keywords of `fit`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    epochs: int = setting(20, OPTIMISER, "passes over the training data", ge=1)
+    batch_size: int = setting(100, OPTIMISER, "rows in a batch", ge=1)
+    augmentation: Annotated[str | None, one_of("augmentation", AUGMENTATIONS)] = setting(
+        None, OPTIMISER, f"random changes of the images in each batch: {', '.join(AUGMENTATIONS)}"
+    )
+    optimizer: Annotated[str, one_of("optimizer", METHODS)] = setting(
+        "adam", OPTIMISER, f"the optimiser: {', '.join(METHODS)}"
+    )
+    lr: float | None = setting(None, OPTIMISER, "learning rate; the optimiser's own by default", gt=0)
+    optimizer_options: Options = setting({}, OPTIMISER, "the optimiser's own settings, such as momentum=0.8")
+    schedule: Annotated[str, one_of("schedule", SCHEDULES)] = setting(
+        "cosine", OPTIMISER, f"the rate's course: {', '.join(SCHEDULES)}"
+    )
+    schedule_options: Options = setting(
+        {}, OPTIMISER, "the schedule's own settings, such as patience=5,drop=0.3 or milestones=0.5:0.75,by=epoch"
+    )
+    warmup: float = setting(0.0, OPTIMISER, "share of the training in which the rate is ramped up", ge=0, lt=1)
+    clip: float | None = setting(None, OPTIMISER, "largest norm of the gradient", gt=0)
+
+    optimizer_sd: Annotated[str | None, one_of("optimizer of the standard deviations", OPTIMIZERS)] = setting(
+        None, SDS, "optimiser of the standard deviations; as the means' by default"
+    )
+    lr_sd: float | None = setting(None, SDS, "learning rate of the standard deviations", gt=0)
+    lr_ratio: float | None = setting(None, SDS, "the same as a multiple of lr", gt=0)
+    optimizer_sd_options: Options = setting(
+        {}, SDS, "their optimiser's own settings, added to the means' if it is theirs"
+    )
+    schedule_sd: Annotated[str | None, one_of("schedule", SCHEDULES)] = setting(
+        None, SDS, "schedule of the standard deviations' rate; as the means' by default"
+    )
+    schedule_sd_options: Options = setting(
+        {}, SDS, "their schedule's own settings, added to the means' if it is theirs"
+    )
+    alternate: int | None = setting(None, SDS, "epochs of means, then of standard deviations, in turn", ge=1)
+
+    average: Annotated[str | None, one_of("average", AVERAGES)] = setting(
+        None,
+        AVERAGING,
+        "average the iterates: swa (means), hwa (means and spread), or samples (keep them all, as samplers do)",
+    )
+    average_start: float = setting(0.5, AVERAGING, "share of the training before the first snapshot", ge=0, lt=1)
+    average_every: int | None = setting(None, AVERAGING, "steps between snapshots; an epoch's by default", ge=1)
+    average_restart: bool = setting(False, AVERAGING, "go on from the average after each snapshot")
+    covariance: Annotated[str, one_of("covariance", COVARIANCES)] = setting(
+        "total", AVERAGING, f"of hwa's average: {', '.join(COVARIANCES)}"
+    )
+    average_rank: int = setting(DEFAULT_AVERAGE_RANK, AVERAGING, "last snapshots in hwa's low_rank covariance", ge=2)
+
+    penalty: Annotated[str | None, one_of("penalty", PENALTIES)] = setting(
+        None, PRIOR, f"the prior that this penalty stands for, instead of another: {', '.join(PENALTIES)}"
+    )
+    penalty_factor: float = setting(1.0, PRIOR, "factor on the penalty; 1 is theory", gt=0)
+    penalty_factors: dict[str, Annotated[float, Field(gt=0)]] = setting(
+        {}, PRIOR, "free factors of some weights instead of theory's, by name patterns, such as 0.*=1e-4,*=1e-3"
+    )
+    penalty_variance: Annotated[str, one_of("variance", VARIANCES)] = setting(
+        "glorot", PRIOR, f"the initial variance that theory's factors follow: {', '.join(VARIANCES)}"
+    )
+    learn_prior: bool = setting(False, PRIOR, "set the prior's scale by empirical Bayes after each epoch")
+
+    temperature: Annotated[float | str, number_or("temperature", TEMPERATURES)] = setting(
+        UNTEMPERED, TEMPERATURE, f"factor on the KL: a number, {' or '.join(TEMPERATURES)}"
+    )
+    tau: float = setting(
+        1.0,
+        TEMPERATURE,
+        "factor of a rule: tau * data / weights (per-weight), tau * data / neurons (per-neuron)",
+        ge=0,
+    )
+    temperature_warmup: float = setting(0.0, TEMPERATURE, "epochs in which the temperature is ramped up from 0", ge=0)
+    temperature_warmup_shape: Annotated[str, one_of("shape of a warm-up", SHAPES)] = setting(
+        "linear", TEMPERATURE, f"shape of that ramp: {' or '.join(SHAPES)}"
+    )
+    kl_decay: float = setting(
+        1.0, TEMPERATURE, "lam: how an epoch's KL is shared by its batches; 0 leaves it out", ge=0
+    )
+
+    samples: int = setting(1, GRADIENT, "weight samples in a step", ge=1)
+    estimator: Annotated[str, one_of("estimator", ESTIMATORS)] = setting(
+        SAMPLE, GRADIENT, f"how a pass is made random: {', '.join(ESTIMATORS)}"
+    )
+    gradient: Annotated[str | None, one_of("gradient", GRADIENTS)] = setting(
+        None, GRADIENT, f"how the KL enters the gradient: {', '.join(GRADIENTS)}; by default the first there is"
+    )
+    baseline: Annotated[str | None, one_of("baseline", BASELINES)] = setting(
+        None, GRADIENT, f"what reduces the score's variance: {', '.join(BASELINES)}"
+    )
+
+    patience: int | None = setting(
+        None,
+        STOPPING,
+        "epochs without a better validation nll before stopping; the best weights are then restored",
+        ge=1,
+    )
+    val_samples: int = setting(8, STOPPING, "weight samples in each validation", ge=1)
+    seed: int = setting(0, STOPPING, "seed of all randomness", ge=0, lt=2**63)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, values: Any) -> Any:
+        """A temperature rule stands for plain values; true and false are no numbers."""
+        for name, value in values.items():
+            field = cls.model_fields.get(name)
+            if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
+                raise UsageError(f"{name} takes no truth value, but was given {value}")
+        if not isinstance(values.get("temperature"), TemperatureRule):
+            return values
+        plain = values["temperature"].as_settings()
+        twice = [name for name in plain if name != "temperature" and name in values]
+        if twice:
+            raise UsageError(f"the temperature rule that was given says {', '.join(twice)} itself: leave it out")
+        return {**values, **plain}
 
     @property
-    def averaging(self) -> str | None:
-        """What is made of the iterates beside the last: Langevin dynamics is run for its samples."""
-        return self.average or ("samples" if self.optimizer in LANGEVIN else None)
+    def temperature_rule(self) -> TemperatureRule:
+        """What the four settings of the temperature say together."""
+        shape = self.temperature_warmup_shape
+        return temperature_rule(self.temperature, tau=self.tau, warmup=self.temperature_warmup, shape=shape)
 
     def schedule_of(self, *, sd: bool) -> tuple[str, dict[str, Any]]:
         """Name and options of the means' schedule, or of the standard deviations'."""
+        ramp = {"warmup": self.warmup} if self.warmup else {}
         if sd and self.schedule_sd is not None:
-            return self.schedule_sd, dict(self.schedule_sd_options)
-        return self.schedule, {**self.schedule_options, **(self.schedule_sd_options if sd else {})}
+            return self.schedule_sd, {**ramp, **self.schedule_sd_options}
+        return self.schedule, {**ramp, **self.schedule_options, **(self.schedule_sd_options if sd else {})}
 
-    @classmethod
-    def of(cls, **settings: Any) -> Settings:
-        """Settings from keywords, with a helpful error for an unknown one."""
-        known = [f.name for f in dataclasses.fields(cls)]
-        for name in settings:
-            if name not in known:
-                raise unknown_name("setting of fit", name, known)
-        return cls(**settings)
+    def is_default(self, name: str) -> bool:
+        """Whether a field has its default value."""
+        return bool(getattr(self, name) == type(self).model_fields[name].default)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for a checkpoint."""
-        return {**dataclasses.asdict(self), "temperature": describe_temperature(self.temperature)}
+        """Plain values, for a file."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def of(cls, **values: Any) -> Self:
+        """From values, with errors for people."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            known = [e.get("ctx", {}).get("error") for e in error.errors()]
+            if len(known) == 1 and isinstance(known[0], UsageError):
+                raise known[0] from error
+            raise UsageError(explain(error, cls)) from error
+
+    def training_values(self) -> dict[str, Any]:
+        """The settings of the training alone, as plain values, without what a schema that extends this one adds."""
+        return self.model_dump(mode="json", include=set(Settings.model_fields))
+
+    @classmethod
+    def by_panel(cls) -> dict[str, list[str]]:
+        """The names of the fields by panel, in the panels' order."""
+        fields: dict[str, list[str]] = {panel: [] for panel in PANELS}
+        for name, field in cls.model_fields.items():
+            assert isinstance(field.json_schema_extra, dict)
+            fields[str(field.json_schema_extra["panel"])].append(name)
+        return {panel: names for panel, names in fields.items() if names}
+
+
+def explain(error: ValidationError, schema: type[BaseModel]) -> str:
+    """A schema's complaints in one line."""
+    return "; ".join(_complaint(e, schema) for e in error.errors())
+
+
+def _complaint(e: Any, schema: type[BaseModel]) -> str:
+    place: str = str(e["loc"][0]) if e["loc"] else ""
+    inner = e.get("ctx", {}).get("error")
+    if isinstance(inner, PosterityError):
+        return str(inner)
+    if e["type"] == "extra_forbidden":
+        return str(unknown_name("setting", place, schema.model_fields))
+    field = schema.model_fields.get(place)
+    described = field.description if field else None
+    # What a share is a share of: others may take it for a number of epochs or of rows.
+    meaning = f", a {described}" if described and described.startswith("share of") else ""
+    return f"{'.'.join(map(str, e['loc']))}: {e['msg']}{meaning} (given: {e['input']!r})"

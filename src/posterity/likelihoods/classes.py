@@ -1,0 +1,91 @@
+"""Prediction of classes.
+
+total entropy H[mean_s p_s] = aleatoric mean_s H[p_s] + epistemic I[y; w]      (both >= 0, in nats)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from posterity.core.errors import UsageError
+from posterity.likelihoods.prediction import Prediction
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassPrediction(Prediction):
+    """Probabilities `mean` (n, K), `samples` (S, n, K) by weight sample; `aleatoric` and `epistemic` (n,) in nats."""
+
+    kind = "classes"
+
+    aleatoric: Tensor
+    epistemic: Tensor
+    samples: Tensor | None = None
+
+    @property
+    def entropy(self) -> Tensor:
+        """Entropy of the mean probabilities (n,), in nats: the total."""
+        return self.total
+
+    @property
+    def label(self) -> Tensor:
+        """The most probable class (n,)."""
+        return self.mean.argmax(-1)
+
+    @property
+    def confidence(self) -> Tensor:
+        """The largest class probability (n,)."""
+        return self.mean.amax(-1)
+
+    def log_prob(self, y: ArrayLike | Tensor) -> Tensor:
+        """Log of the mean probability of the labels `y` (n,); 0 counts as the smallest number there is."""
+        return _log(self.mean.gather(-1, self._labels(y)).squeeze(-1))
+
+    def expected_log_prob(self, y: ArrayLike | Tensor) -> Tensor:
+        """Mean over the weight samples of the log probability of the labels `y` (n,)."""
+        if self.samples is None:
+            raise UsageError("the expected log probability of classes needs weight samples, and there are none")
+        labels = self._labels(y).expand(len(self.samples), -1, -1)
+        return _log(self.samples.gather(-1, labels).squeeze(-1)).mean(0)
+
+    def _labels(self, y: ArrayLike | Tensor) -> Tensor:
+        labels = torch.as_tensor(y, device=self.mean.device)
+        if labels.shape != (len(self),):
+            raise UsageError(f"labels must have shape ({len(self)},), not {tuple(labels.shape)}")
+        outside = labels[(labels < 0) | (labels >= self.mean.shape[-1]) | (labels != labels.long())]
+        if len(outside):
+            raise UsageError(f"label {outside[0].item()} is not one of 0 to {self.mean.shape[-1] - 1}")
+        return labels.long().unsqueeze(-1)
+
+    def columns(self) -> dict[str, Tensor]:
+        """Probabilities, label, confidence and uncertainties."""
+        names = ("label", "confidence", "mean", "aleatoric", "epistemic", "total")
+        return {name: getattr(self, name) for name in names}
+
+    def _summary(self) -> str:
+        aleatoric, epistemic = self.aleatoric.mean().item(), self.epistemic.mean().item()
+        return (
+            f"{self.mean.shape[-1]} classes, mean confidence {self.confidence.mean().item():.3g}\n"
+            f"  nats on average: aleatoric {aleatoric:.3g}, epistemic {epistemic:.3g}"
+        )
+
+
+def entropy(probs: Tensor) -> Tensor:
+    """-sum p log p over the last axis, in nats, with 0 log 0 = 0."""
+    return -torch.xlogy(probs, probs).sum(-1)
+
+
+def predict_classes(probs: Tensor) -> ClassPrediction:
+    """The predictive of class probabilities (S, n, K)."""
+    mean = probs.mean(0)
+    aleatoric = entropy(probs).mean(0)
+    # Mutual information is not negative; rounding can make the difference so.
+    epistemic = (entropy(mean) - aleatoric).clamp_min(0)
+    return ClassPrediction(mean, aleatoric, epistemic, probs)
+
+
+def _log(probs: Tensor) -> Tensor:
+    return probs.clamp_min(torch.finfo(probs.dtype).tiny).log()

@@ -1,0 +1,27 @@
+"""What is kept on disk: run directories, checkpoints, histories, networks. Written atomically, verified when read."""
+
+from posterity.storage.atomic import merge_json, read_json, replace_file, write_text
+from posterity.storage.checkpoint import Checkpoints, CheckpointWarning
+from posterity.storage.directory import RunDirectory
+from posterity.storage.history import EpochRecord, History, in_short, read_history
+from posterity.storage.network import describe, load, network_like, network_state, rebuild, save
+
+__all__ = [
+    "CheckpointWarning",
+    "Checkpoints",
+    "EpochRecord",
+    "History",
+    "RunDirectory",
+    "describe",
+    "in_short",
+    "load",
+    "merge_json",
+    "network_like",
+    "network_state",
+    "read_history",
+    "read_json",
+    "rebuild",
+    "replace_file",
+    "save",
+    "write_text",
+]

@@ -1,0 +1,52 @@
+"""Every script of the benchmarks starts, and the quick ones give a table."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import optimizers
+import step_time
+from networks import WORKLOADS
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+SCRIPTS = sorted(path.name for path in BENCHMARKS.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
+
+
+def test_there_are_scripts():
+    assert {"inference_table.py", "optimizer_table.py", "optimizers.py", "step_time.py"} <= set(SCRIPTS)
+
+
+def test_every_script_starts():
+    """In one process, since each would import PyTorch anew."""
+    code = """
+import contextlib, io, runpy, sys
+for script in sys.argv[1:]:
+    shown = io.StringIO()
+    sys.argv = [script, "--help"]
+    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        runpy.run_path(script, run_name="__main__")
+    assert shown.getvalue().startswith("usage:"), script
+"""
+    paths = [str(BENCHMARKS / script) for script in SCRIPTS]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(BENCHMARKS), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *paths], capture_output=True, text=True, env=environment, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_optimisers_are_timed():
+    found = optimizers.compare(1000, rounds=1, inner=1)
+    assert {"adam", "yellowfin", "adabayes", "ivon", "ivon, with its sample", "sgld", "psgld"} <= set(found["step"])
+    assert found["step"]["adam"].median == 1
+
+
+def test_steps_are_timed():
+    found = step_time.compare(WORKLOADS["lenet5"], peers=[], rounds=1, inner=1, samples=2)
+    assert set(found["step"]) == {"pytorch", "posterity", *step_time.VARIANTS}
+    assert set(found["predict"]) == {"pytorch", "posterity"}
+    assert "| posterity |" in step_time.table({"lenet5": found}, "step")
+    assert found["milliseconds"]["posterity"] == pytest.approx(found["milliseconds"]["pytorch"], rel=100)

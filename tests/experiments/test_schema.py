@@ -1,0 +1,120 @@
+"""One schema: flags, keywords of fit, config files and the tables of the documentation say the same."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+import tables
+import typer
+from torch import nn
+
+import posterity as pt
+from posterity.bayesian import DEFAULT_RHO
+from posterity.cli import gradient_variance, range_test, train
+from posterity.cli.app import app
+from posterity.cli.evaluate import evaluate_command
+from posterity.cli.predict import predict_command
+from posterity.experiments import Run, evaluate, evaluate_run, execute
+from posterity.experiments.run import tomllib
+from posterity.experiments.trained import Trained
+from posterity.objectives import gradient_variance as measure_variance
+from posterity.prediction import DEFAULT_SAMPLES
+from posterity.training import Settings
+from posterity.training.settings import PANELS
+
+DOCS = Path(__file__).parents[2] / "docs"
+COMMANDS = {"train": train.COMMAND, "range-test": range_test.COMMAND, "gradient-variance": gradient_variance.COMMAND}
+
+
+def default(function, name):
+    return inspect.signature(function).parameters[name].default
+
+
+def flags(command):
+    return {p.name: p for p in typer.main.get_command(app).commands[command].params}
+
+
+@pytest.mark.parametrize("name", Run.model_fields)
+def test_every_field_says_what_it_is(name):
+    field = Run.model_fields[name]
+    assert not field.is_required()
+    assert field.json_schema_extra["panel"] in PANELS
+    assert field.description
+    assert not field.description.endswith(".")
+
+
+def test_panels_hold_every_field_once():
+    named = [name for names in Run.by_panel().values() for name in names]
+    assert sorted(named) == sorted(Run.model_fields)
+    assert [panel for panel in PANELS if panel in Run.by_panel()] == list(Run.by_panel())
+
+
+def test_fit_has_the_settings_as_keywords():
+    parameters = inspect.signature(pt.fit).parameters
+    for name, field in Settings.model_fields.items():
+        assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameters[name].default == field.default, name
+    others = set(parameters) - set(Settings.model_fields)
+    assert others == {"net", "train", "val", "likelihood", "out", "resume", "overwrite", "checkpoint_seconds",
+                      "progress", "callbacks"}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_field_is_a_flag(command):
+    found = flags(command)
+    for panel, names in Run.by_panel().items():
+        for name in names:
+            flag = found[name]
+            assert flag.opts[0] == f"--{name.replace('_', '-')}"
+            assert flag.default is None  # what was not given is the schema's
+            assert flag.rich_help_panel == panel
+            assert flag.help.startswith(Run.model_fields[name].description)
+    assert not set(inspect.signature(COMMANDS[command]).parameters) - set(found)
+
+
+def test_help_shows_the_defaults():
+    found = flags("train")
+    assert found["rho"].help.endswith(f"; default {DEFAULT_RHO}")
+    assert found["optimizer"].help.endswith("; default adam")
+    assert "default" not in found["lr"].help.replace("by default", "")
+
+
+def test_a_config_has_every_field(tmp_path):
+    Run().write(tmp_path / "config.toml")
+    values = tomllib.loads((tmp_path / "config.toml").read_text(encoding="utf-8"))
+    assert values.keys() - {"schema"} == Run.model_fields.keys()
+
+
+def test_the_tables_of_the_documentation_are_the_schemas():
+    pages = {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
+    old = [name for name, text in pages.items() if tables.filled(text) != text]
+    assert not old, f"run: python docs/tables.py ({', '.join(old)})"
+    shown = pages["runs.md"]
+    for name, field in Run.model_fields.items():
+        (line,) = [line for line in shown.splitlines() if line.startswith(f"| `{name}` |")]
+        assert (f"| `{field.default}` |" in line) == (field.default not in (None, {}, ())), name
+
+
+def test_rho_has_one_default():
+    assert Run().rho == DEFAULT_RHO
+    model = pt.bayesian(nn.Linear(2, 1))
+    assert model.posterior.rho.unique().item() == pytest.approx(DEFAULT_RHO, abs=1e-6)
+
+
+def test_samples_have_one_default_to_predict_with_and_one_in_a_step():
+    predicting = (pt.BayesianModule.predict, Trained.predict, evaluate, evaluate_run, execute, evaluate_command,
+                  predict_command)  # fmt: skip
+    assert {default(function, "samples") for function in predicting} == {DEFAULT_SAMPLES}
+    assert Run().samples == default(pt.fit, "samples") == default(pt.negative_elbo, "samples")
+    assert Run().samples == default(measure_variance, "samples")
+
+
+@pytest.mark.parametrize("name", ["group", "low", "high", "steps"])
+def test_limits_of_the_range_test_have_one_default(name):
+    assert flags("range-test")[name].default == default(pt.range_test, name)
+
+
+def test_draws_of_the_gradients_variance_have_one_default():
+    assert flags("gradient-variance")["draws"].default == default(measure_variance, "draws")
