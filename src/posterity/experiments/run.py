@@ -115,7 +115,8 @@ class Run(Settings):
         for name, value in values.items():
             if isinstance(value, dict):
                 numbers = {k: float(v) if type(v) is int else v for k, v in value.items()}
-                values[name] = list(numbers.items()) if name == "penalty_factors" else numbers
+                extra: Any = type(self).model_fields[name].json_schema_extra
+                values[name] = list(numbers.items()) if extra["ordered"] else numbers
         return values
 
     def write(self, path: Path) -> None:

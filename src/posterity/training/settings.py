@@ -34,9 +34,9 @@ PANELS = (DATA, NETWORK, PRIOR, POSTERIOR, OPTIMISER, SDS, AVERAGING, TEMPERATUR
 Options = dict[str, bool | int | float | str | tuple[float, ...]]
 
 
-def setting(default: Any, panel: str, meaning: str, **bounds: Any) -> Any:
-    """A field of the schema."""
-    return Field(default, description=meaning, json_schema_extra={"panel": panel}, **bounds)
+def setting(default: Any, panel: str, meaning: str, *, ordered: bool = False, **bounds: Any) -> Any:
+    """A field of the schema; of an `ordered` table the order of its entries matters."""
+    return Field(default, description=meaning, json_schema_extra={"panel": panel, "ordered": ordered}, **bounds)
 
 
 def one_of(kind: str, names: Collection[str]) -> AfterValidator:
@@ -122,7 +122,10 @@ class Settings(BaseModel):
     )
     penalty_factor: float = setting(1.0, PRIOR, "factor on the penalty; 1 is theory", gt=0)
     penalty_factors: dict[str, Annotated[float, Field(gt=0)]] = setting(
-        {}, PRIOR, "free factors of some weights instead of theory's, by name patterns, such as 0.*=1e-4,*=1e-3"
+        {},
+        PRIOR,
+        "free factors of some weights instead of theory's, by name patterns, such as 0.*=1e-4,*=1e-3",
+        ordered=True,
     )
     penalty_variance: Annotated[str, one_of("variance", VARIANCES)] = setting(
         "glorot", PRIOR, f"the initial variance that theory's factors follow: {', '.join(VARIANCES)}"
