@@ -1,4 +1,4 @@
-from conftest import TINY
+TINY = ("--dataset", "digits", "--model", "mlp", "--hidden", "16")
 
 
 def test_table_figure_and_json(cli, tmp_path):

@@ -3,10 +3,16 @@
     log P(y | z) = -sum_j [ (y_j - z_j)^2 / (2 s_j^2) + log s_j + log(2 pi) / 2 ]
 
     fixed    s is given
-    learnt   s = softplus(rho), one for each target, trained with the network
+    learnt   s = softplus(rho), one for each target
     input    the network gives 2k outputs: k means, then k numbers r, s = softplus(r) + MIN_SD
 
 Variance of the predictive = aleatoric mean_s s^2 + epistemic Var_s[z].
+
+For any q the ELBO is best at  s^2 = E_q mean_n (y - z)^2.  `fit` moves a learnt noise there by averaging the batches,
+    s^2 <- s^2 + share (mean over the batch and the weight samples of (y - z)^2 - s^2)
+instead of by an optimiser, whose rate would have to fit both the noise and the weights: it starts from the first
+residuals, whatever the targets' scale, and follows them. In a loop of one's own `rho` is a parameter like any other.
+Limits: share = 1 is the batch's own best s; of targets that are met exactly it stays LEAST of their spread.
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ from posterity.likelihoods.likelihood import Likelihood
 from posterity.likelihoods.mixture import HALF_LOG_2PI
 from posterity.likelihoods.real import RealPrediction
 
+LEAST = 1e-3  # of the targets' spread: a network that meets all targets would drive s, and with it the loss, to -inf
 MIN_SD = 1e-3  # keeps input-dependent noise from collapsing onto single training points
 
 
@@ -66,6 +73,28 @@ class GaussianNoise(Likelihood):
         # Squares are summed in double precision, where they have room; `std` does so by itself.
         noise = torch.linalg.vector_norm(sd, dim=0, dtype=torch.float64).div_(math.sqrt(len(sd))).to(sd.dtype)
         return RealPrediction(mean.mean(0), noise, mean.std(0, correction=0), mean, sd.contiguous())
+
+    def trained(self) -> list[nn.Parameter]:
+        """None: a learnt noise has a closed form."""
+        return []
+
+    @torch.no_grad()
+    def adapt(self, outputs: Tensor, y: Tensor, share: float) -> None:
+        """A learnt noise towards these residuals, see the header."""
+        if self.noise != "learnt":
+            return
+        variance = F.softplus(self.rho.double()).square()
+        best = (y - outputs).double().square().mean((0, 1))
+        least = (LEAST * y.double().std(0, correction=0)).clamp_min(torch.finfo(self.rho.dtype).tiny)
+        sd = torch.lerp(variance, best, share).sqrt().maximum(least)
+        self.rho.copy_(sd + torch.log(-torch.expm1(-sd)))
+
+    def learnt(self) -> dict[str, Any]:
+        """The noise's sd: a number, or one for each of several targets."""
+        if self.noise != "learnt":
+            return {}
+        sds = F.softplus(self.rho.detach()).tolist()
+        return {"noise": sds[0] if len(sds) == 1 else sds}
 
     def num_outputs(self, num_targets: int) -> int:
         """A mean for each target, and with input-dependent noise a scale for each."""

@@ -31,6 +31,17 @@ class Likelihood(nn.Module, ABC):
     def num_outputs(self, num_targets: int) -> int:
         """How many outputs a network needs for this many classes or target columns."""
 
+    def trained(self) -> list[nn.Parameter]:
+        """The parameters that an optimiser moves in `fit`; what has a closed form follows the residuals instead."""
+        return list(self.parameters())
+
+    def adapt(self, outputs: Tensor, y: Tensor, share: float) -> None:
+        """Move what has a closed form by `share` of the way to what is best for these `outputs` (S, n, K) and `y`."""
+
+    def learnt(self) -> dict[str, Any]:
+        """What an epoch's record says of it."""
+        return {}
+
     def options(self) -> dict[str, Any]:
         """What to build it again from."""
         return {}

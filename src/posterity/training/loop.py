@@ -30,6 +30,7 @@ from posterity.training.groups import step_groups
 from posterity.training.plan import Plan
 from posterity.training.resumption import description
 
+NOISE_STEPS = 20  # that a learnt noise is averaged over, at least; an epoch's, if they are more
 DONE = "epochs"  # why a training stops that was not stopped before its end
 
 
@@ -120,6 +121,8 @@ class Training:
         moving = self.plan.method.moving(self.groups, self.epoch, self.settings)
         step_groups(moving, self.step / self.total_steps, len(y))
         self.step += 1
+        share = max(2 / (self.step + 1), 2 / (max(NOISE_STEPS, self.batches.num_batches) + 1))
+        self.likelihood.adapt(loss.outputs.detach(), y, share)
         for callback in self.callbacks:
             callback.on_step_end(self)
         return loss
@@ -251,6 +254,7 @@ class Training:
             "nll": nll,
             "kl": kl,
             **({"rmse": math.sqrt(score)} if self.train.task == "regression" else {"accuracy": score}),
+            **self.likelihood.learnt(),
             "temperature": temperature,
             "lr": self.groups[0].lr,
             "seconds": round(self.seconds, 3),

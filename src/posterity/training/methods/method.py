@@ -46,8 +46,8 @@ class Subject:
 
     @property
     def deterministic(self) -> list[nn.Parameter]:
-        """What is trained beside the posterior: deterministic weights, the likelihood's parameters."""
-        parameters = [*self.net.model.parameters(), *self.likelihood.parameters()]
+        """What is trained beside the posterior: deterministic weights, parameters of the likelihood."""
+        parameters = [*self.net.model.parameters(), *self.likelihood.trained()]
         return [p for p in parameters if p.requires_grad]
 
 
