@@ -8,6 +8,7 @@ import pytest
 
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.experiments import Record, Run, evaluate_run, execute
+from posterity.storage import RunDirectory
 from posterity.training import ProlongedWarning, Training
 
 module = sys.modules["posterity.experiments.execute"]  # the package has the function under this name
@@ -207,3 +208,13 @@ def test_a_damaged_summary_is_not_trained_over(tmp_path):
     assert execute(RUN, tmp_path / "run", resume=True, **FAST).finished
     after = times(tmp_path / "run")
     assert all(after[path] == before[path] for path in before if path.parts[0] == "checkpoint")
+
+
+def test_a_run_that_somebody_holds_is_not_evaluated_into(tmp_path):
+    """The other may be training, and write its own summary at its end."""
+    execute(RUN, tmp_path / "run", **FAST)
+    before = times(tmp_path / "run")
+    with RunDirectory(tmp_path / "run", resume=True), pytest.raises(UsageError, match="in use by another process"):
+        evaluate_run(tmp_path / "run", samples=3)
+    assert times(tmp_path / "run") == before
+    assert evaluate_run(tmp_path / "run", samples=3).evaluation["samples"] == 3

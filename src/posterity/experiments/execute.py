@@ -80,11 +80,13 @@ def execute(
 def evaluate_run(
     folder: str | Path, *, samples: int = DEFAULT_SAMPLES, seed: int = 0, ood: Sequence[str] = ()
 ) -> Record:
-    """Evaluate the run in `folder`, as it stands, and store numbers and predictions there."""
+    """Evaluate the run in `folder`, as it stands, and store numbers and predictions there; not while it is training."""
     trained = load_run(folder)
-    found = evaluate(trained, samples=samples, seed=seed, ood=ood)
-    unfinished = {} if trained.finished else {"stopped": ""}  # whatever it was when its last checkpoint was whole
-    _store(RunDirectory(folder), unfinished, found, samples=samples, seed=seed)
+    with RunDirectory(folder, resume=True) as directory:
+        found = evaluate(trained, samples=samples, seed=seed, ood=ood)
+        unfinished = {} if trained.finished else {"stopped": ""}  # whatever it was when its last checkpoint was whole
+        directory.confirm()
+        _store(directory, unfinished, found, samples=samples, seed=seed)
     return Record.read(folder)
 
 

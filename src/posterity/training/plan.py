@@ -65,7 +65,10 @@ class Plan:
 def plan(
     net: BayesianModule, train: Data, val: Data | None, settings: Settings, *, likelihood: Likelihood | None = None
 ) -> Plan:
-    """How `net` is trained on `train` with these settings, or the reason why it cannot be."""
+    """How `net` is trained on `train` with these settings, or the reason why it cannot be.
+
+    In this order, as each relies on those before it: data, family, settings without effect, prior, gradient, method.
+    """
     if not isinstance(net, BayesianModule):
         raise UsageError(f"fit trains a Bayesian network; make one with bayesian({type(net).__name__}(...))")
     like = net.posterior.mean
