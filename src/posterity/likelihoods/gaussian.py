@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posterity.core.errors import UsageError
+from posterity.core.scale import rho_of
 from posterity.likelihoods.likelihood import Likelihood
 from posterity.likelihoods.mixture import HALF_LOG_2PI
 from posterity.likelihoods.real import RealPrediction
@@ -87,7 +88,7 @@ class GaussianNoise(Likelihood):
         best = (y - outputs).double().square().mean((0, 1))
         least = (LEAST * y.double().std(0, correction=0)).clamp_min(torch.finfo(self.rho.dtype).tiny)
         sd = torch.lerp(variance, best, share).sqrt().maximum(least)
-        self.rho.copy_(sd + torch.log(-torch.expm1(-sd)))
+        self.rho.copy_(rho_of(sd))
 
     def learnt(self) -> dict[str, Any]:
         """The noise's sd: a number, or one for each of several targets."""

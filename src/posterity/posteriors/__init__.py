@@ -3,7 +3,8 @@
 from typing import Any
 
 from posterity.core.errors import unknown_name
-from posterity.posteriors.independent import IndependentGaussian, rho_of
+from posterity.core.scale import rho_of
+from posterity.posteriors.independent import IndependentGaussian
 from posterity.posteriors.low_rank import LowRank
 from posterity.posteriors.mean_field import MeanField
 from posterity.posteriors.point import Point

@@ -50,8 +50,3 @@ class IndependentGaussian(Posterior):
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Means and standard deviations."""
         return {"mean": [self.mean], "sd": [self.rho]}
-
-
-def rho_of(sd: Tensor) -> Tensor:
-    """The inverse of softplus: log(exp(sd) - 1), without overflow for large or loss for small sd."""
-    return sd + torch.log(-torch.expm1(-sd))

@@ -31,7 +31,8 @@ from torch.nn import functional as F
 
 from posterity.core.errors import UsageError
 from posterity.core.randomness import generator
-from posterity.posteriors.independent import HALF_LOG_2PI, rho_of
+from posterity.core.scale import rho_of
+from posterity.posteriors.independent import HALF_LOG_2PI
 from posterity.posteriors.posterior import Posterior, PriorLike
 
 DEFAULT_RANK = 8

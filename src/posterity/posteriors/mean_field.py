@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posterity.core.errors import UsageError
-from posterity.posteriors.independent import IndependentGaussian, rho_of
+from posterity.core.scale import rho_of
+from posterity.posteriors.independent import IndependentGaussian
 
 
 class MeanField(IndependentGaussian):

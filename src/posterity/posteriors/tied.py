@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posterity.core.errors import UsageError, unknown_name
-from posterity.posteriors.independent import IndependentGaussian, rho_of
+from posterity.core.scale import rho_of
+from posterity.posteriors.independent import IndependentGaussian
 
 ALL, LAYER = "all", "layer"
 SHARES = (ALL, LAYER)

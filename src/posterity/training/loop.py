@@ -169,7 +169,7 @@ class Training:
             "noise": self.net.noise_source.state(),
             "several_uses": sorted(self.net.several_uses),
             "global_generator": torch.get_rng_state(),
-            "history": len(self.history),
+            "history": len(self.history.records),
             "sums": self.sums,
             "baseline": self.moving_baseline and self.moving_baseline.state(),
             "best": self.best,

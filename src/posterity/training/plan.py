@@ -100,7 +100,7 @@ def plan(
         )
     if settings.learn_prior:
         check_learnable(net.posterior, prior)
-    num_data = len(train)
+    num_data = len(train.x)
     subject = Subject(net, prior, likelihood, settings, num_data, min(settings.batch_size, num_data))
     method.refuse(subject)
     if settings.schedule_options or settings.schedule_sd_options:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import nn
@@ -47,8 +48,7 @@ class Subject:
     @property
     def deterministic(self) -> list[nn.Parameter]:
         """What is trained beside the posterior: deterministic weights, parameters of the likelihood."""
-        parameters = [*self.net.model.parameters(), *self.likelihood.trained()]
-        return [p for p in parameters if p.requires_grad]
+        return list(filter(attrgetter("requires_grad"), [*self.net.model.parameters(), *self.likelihood.trained()]))
 
 
 class Method(ABC):
