@@ -1,0 +1,70 @@
+"""Whether the standard deviations are where the ELBO wants them.
+
+Stretch the posterior's spread by a factor c, all of it or one layer's:  w = mean + c z,  z = draw - mean.  In units of
+temperature / num_data the loss then is
+    L(c) = E[ (num_data / temperature) nll(w) - log prior(w) ] - N log c + const
+as the entropy of every family grows by N log c, N the number of weights that are stretched. With
+    force = E[ sum z d/dw ( (num_data / temperature) nll - log prior ) ]    at c = 1
+the derivative is force - N: at the optimum force = N. Where nll and -log prior are quadratic in w, force grows as c^2,
+and the best factor is
+    wanted = sqrt(N / force).
+Standard deviations that still are what an initialisation made them, too small, want many times what they have.
+
+Antithetic pairs of draws and some of the rows suffice, since the gradient at the mean cancels in a pair. The noise is of
+its own: a training that is measured stays what it is.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from posterity.bayesian import BayesianModule
+from posterity.core.randomness import NoiseSource, derive, generator
+from posterity.data import Dataset
+from posterity.likelihoods import Likelihood
+
+ROWS = 1000  # of the training data, at most
+PAIRS = 8  # of antithetic draws
+TOLERANCE = 1.5  # factors beyond it, or below its inverse, are worth a word
+LIMIT = 1e3  # largest factor that is told: a force that vanishes, or pushes, wants any spread
+ALL = "all"
+
+
+def wanted_spread(
+    net: BayesianModule, likelihood: Likelihood, train: Dataset, *, temperature: float, seed: int
+) -> dict[str, float]:
+    """The factor on the standard deviations that the ELBO wants: of all weights, and by layer."""
+    some = torch.randperm(len(train), generator=generator(seed, "arrival/rows"))[:ROWS]
+    x, y = train.x[some], train.y[some]
+    source, call = NoiseSource(derive(seed, "arrival/noise")), net.apart()
+    mean = net.posterior.mean.detach()
+    forces = torch.zeros_like(mean, dtype=torch.float64)
+    for _ in range(PAIRS):
+        noise = source.normal((net.posterior.noise_size,), mean)
+        for signed in (noise, -noise):
+            weights = net.posterior.sample(signed).detach().requires_grad_()
+            nll = -likelihood.log_prob(call(weights, x).unsqueeze(0), y).mean()
+            energy = (len(train) / temperature) * nll + net.prior.energy_by_weight(weights).sum()
+            (gradient,) = torch.autograd.grad(energy, weights)
+            forces += (weights.detach() - mean) * gradient / (2 * PAIRS)
+    sizes, by_layer = net.layout.sum_by_layer(torch.ones_like(forces)), net.layout.sum_by_layer(forces)
+    return {ALL: _factor(len(forces), forces.sum())} | {n: _factor(sizes[n], force) for n, force in by_layer.items()}
+
+
+def arrival_warning(wanted: dict[str, float]) -> str | None:
+    """What to say where the spread is not where it should be."""
+    factor = wanted[ALL]
+    if 1 / TOLERANCE <= factor <= TOLERANCE:
+        return None
+    return (
+        f"the standard deviations have not arrived: the ELBO wants about {factor:.2g} times what they are, so that the "
+        "uncertainty is still that of their start. Train for longer (epochs), or raise their rate (lr_sd)"
+    )
+
+
+def _factor(size: Tensor | int, force: Tensor) -> float:
+    ratio = float(size) / max(force.item(), 0.0) if force.item() > 0 else math.inf
+    return float(f"{min(math.sqrt(ratio), LIMIT):.4g}")
