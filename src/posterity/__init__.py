@@ -21,7 +21,7 @@ from posterity.objectives import (
     per_weight,
     warm_up,
 )
-from posterity.posteriors import LowRank, MeanField, Point, Samples, Tied
+from posterity.posteriors import Full, LowRank, MeanField, Point, Samples, Tied
 from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
 from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
 from posterity.storage import load, save
@@ -39,6 +39,7 @@ __all__ = [
     "Equivalence",
     "FitResult",
     "FromPenalty",
+    "Full",
     "Gaussian",
     "GaussianNoise",
     "GradientVariance",
