@@ -8,6 +8,7 @@ net.predict(x).epistemic
 from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
+from posterity.laplace import laplace
 from posterity.likelihoods import Bernoulli, Categorical, ClassPrediction, GaussianNoise, Prediction, RealPrediction
 from posterity.objectives import (
     GradientVariance,
@@ -67,6 +68,7 @@ __all__ = [
     "gradient_variance",
     "kl_divergence",
     "kl_weights",
+    "laplace",
     "load",
     "negative_elbo",
     "penalty_factor",

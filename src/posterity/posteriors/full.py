@@ -2,9 +2,9 @@
 
     w = mean + L eps,    eps ~ N(0, I_N),    L = diag(s) (I + T),    s = softplus(rho),    Sigma = L L^T
 
-T is strictly lower triangular and in units of s: one rate then suits it whatever a layer's scale is (posteriors.low_rank).
-Only its N (N - 1) / 2 entries are stored, row by row. s_i is weight i's sd given the weights before it, T_ij how many of
-these sds it moves with eps_j. With e = (I + T)^-1 (w - mean) / s:
+T is strictly lower triangular and in units of s: one rate then suits it whatever a layer's scale is, as for low_rank's
+deviations. Only its N (N - 1) / 2 entries are stored, row by row. s_i is weight i's sd given the weights before it,
+T_ij how many of these sds it moves with eps_j. With e = (I + T)^-1 (w - mean) / s:
     log q(w)   = -sum_i [ e_i^2 / 2 + log s_i + log(2 pi) / 2 ]
     variance_i = s_i^2 (1 + sum_j T_ij^2)
     entropy    = sum_i [ log s_i + (1 + log(2 pi)) / 2 ]
@@ -57,7 +57,7 @@ class Full(Posterior):
 
         With precision = U U^T, U upper triangular, L = U^-T: the covariance itself is never formed.
         """
-        _num_lower(len(mean))
+        check_size(len(mean))
         factor, failed = torch.linalg.cholesky_ex(precision.double().flip(0, 1))
         if failed:
             raise UsageError("the precision of a Gaussian must be positive definite, which this one is not")
@@ -101,7 +101,8 @@ class Full(Posterior):
         apart = (weights.double() - self.mean.double()) / sd
         upper = self.together.double().T
         apart = torch.linalg.solve_triangular(upper, apart, upper=True, left=False, unitriangular=True)  # e (S, N)
-        return (-0.5 * apart.square().sum(-1) - (sd.log() + HALF_LOG_2PI).sum()).to(weights.dtype)
+        value: Tensor = -0.5 * apart.square().sum(-1) - (sd.log() + HALF_LOG_2PI).sum()
+        return value.to(weights.dtype)
 
     def entropy(self) -> Tensor:
         """(log det Sigma + N (1 + log 2 pi)) / 2, which T does not change."""
@@ -137,13 +138,18 @@ class Full(Posterior):
         return {"mean": [self.mean], "sd": [self.rho, self.lower]}
 
 
-def _num_lower(num_weights: int) -> int:
-    """How many entries T has; refused before they are asked for where they are too many."""
+def check_size(num_weights: int) -> None:
+    """Refuse more weights than a full covariance is for."""
     if num_weights > MOST_WEIGHTS:
         raise UsageError(
-            f"a full covariance of {num_weights} weights has {num_weights**2:.1e} entries; {MOST_WEIGHTS} weights are the "
-            "most: make fewer weights Bayesian (select=), or take posterior 'low_rank'"
+            f"a full covariance of {num_weights} weights has {num_weights**2:.1e} entries; {MOST_WEIGHTS} weights are "
+            "the most: make fewer weights Bayesian (select=), or take posterior 'low_rank'"
         )
+
+
+def _num_lower(num_weights: int) -> int:
+    """How many entries T has; refused before they are made where they are too many."""
+    check_size(num_weights)
     return num_weights * (num_weights - 1) // 2
 
 
