@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import hessian, vjp, vmap
+from torch.func import vjp, vmap
 from torch.nn import functional as F
 
 from posterity.bayesian import BayesianModule
@@ -130,10 +130,9 @@ class Curvature:
         return [entry.name for entry in entries.values()], whole[places][:, places]
 
     def _seen(self, name: str, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
-        # Clones: the network may change either in place after the layer.
         if args and self._calls is not None:
-            self._calls.append(Call(name, args[0].detach().clone(), output))
-        return output.clone()
+            self._calls.append(Call(name, args[0].detach(), output))
+        return output.clone()  # the network may change it in place; an input it may not, which autograd refuses
 
     def _pass(self, x: Tensor) -> tuple[Tensor, Tensor, list[Call]]:
         """Outputs (n, K), the weights they were made with, and the layers' calls."""
@@ -251,13 +250,14 @@ class Curvature:
 
 def output_factors(likelihood: Likelihood, outputs: Tensor, y: Tensor) -> Tensor:
     """R (n, K, K), in double precision, with R R^T the Hessian of -log P(y | f) at the outputs f (n, K)."""
-
-    def nll(output: Tensor, target: Tensor) -> Tensor:
-        return -likelihood.log_prob(output[None, None], target[None]).sum()
-
     if not outputs.isfinite().all():
         raise UsageError("the network's outputs are NaN or infinite for some of the data: give a trained network")
-    values, vectors = torch.linalg.eigh(vmap(hessian(nll))(outputs.double(), y).detach())
+    with torch.enable_grad():
+        at = outputs.detach().double().requires_grad_()
+        (slope,) = torch.autograd.grad(-likelihood.log_prob(at.unsqueeze(0), y).sum(), at, create_graph=True)
+        # A row's log P has its own outputs alone, so that the rows' Hessians may be taken together.
+        columns = [torch.autograd.grad(column.sum(), at, retain_graph=True)[0] for column in slope.unbind(1)]
+    values, vectors = torch.linalg.eigh(torch.stack(columns, 2))
     if (values[:, 0] < -(1e-6 * values[:, -1].abs() + ROUNDING)).any():
         raise UsageError(
             f"-log P(y | f) of this {likelihood.kind} likelihood is not convex in the outputs, so that it has no "
