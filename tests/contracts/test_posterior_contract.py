@@ -10,7 +10,17 @@ import posterity as pt
 from posterity.core.errors import UnknownNameError, UsageError
 from posterity.core.layout import Entry, Layout
 from posterity.objectives import kl_by_weight, kl_divergence
-from posterity.posteriors import POSTERIORS, Full, LowRank, MeanField, Point, Posterior, Samples, Tied, posterior_options
+from posterity.posteriors import (
+    POSTERIORS,
+    Full,
+    LowRank,
+    MeanField,
+    Point,
+    Posterior,
+    Samples,
+    Tied,
+    posterior_options,
+)
 from posterity.priors import FlatGaussian
 
 N, S = 5, 20_000

@@ -274,12 +274,22 @@ def test_the_mean_field_start_is_better_than_a_blind_one(classes):
     assert losses[0] < losses[1]
 
 
-def test_it_agrees_with_laplace_torch(classes):
+@pytest.mark.filterwarnings("ignore")  # the peer's
+@pytest.mark.parametrize(
+    ("structure", "subset", "form"), [("diagonal", "all", "diag"), ("last_layer", "last_layer", "full")]
+)
+def test_it_agrees_with_laplace_torch(classes, structure, subset, form):
     peer = pytest.importorskip("laplace", reason="laplace-torch is not installed")
     model, (x, y) = classes
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=20)
-    theirs = peer.Laplace(model, "classification", subset_of_weights="last_layer", hessian_structure="full",
-                          prior_precision=4.0)  # fmt: skip
+    options = {"subset_of_weights": subset, "hessian_structure": form, "prior_precision": 4.0}
+    theirs = peer.Laplace(model, "classification", **options)
     theirs.fit(loader)
-    ours = pt.laplace(model, (x, y), structure="last_layer", prior=0.5)
-    torch.testing.assert_close(ours.posterior.covariance().detach(), theirs.posterior_covariance, rtol=1e-3, atol=1e-5)
+    ours = pt.laplace(model, (x, y), structure=structure, prior=0.5).posterior
+    if structure == "diagonal":
+        torch.testing.assert_close(ours.variance().detach(), theirs.posterior_variance, rtol=1e-3, atol=0)
+    else:
+        torch.testing.assert_close(ours.covariance().detach(), theirs.posterior_covariance, rtol=1e-3, atol=1e-5)
+    theirs.optimize_prior_precision(pred_type="glm", method="marglik", n_steps=500, lr=0.1)
+    fitted = pt.laplace(model, (x, y), structure=structure, prior=0.5, fit_prior=True).prior
+    assert fitted.precision[0].item() == pytest.approx(theirs.prior_precision.item(), rel=1e-2)
