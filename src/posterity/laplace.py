@@ -49,7 +49,7 @@ def laplace(
     net: nn.Module,
     data: Data,
     *,
-    structure: str = DIAGONAL,
+    structure: str = LAST_LAYER,
     prior: PriorRule | float | str | None = None,
     fit_prior: bool | None = None,
     temperature: float = 1.0,
@@ -62,9 +62,10 @@ def laplace(
 
     `net` is a plain module, or a Bayesian network with a point posterior, whose prior and likelihood then count. The
     likelihood follows from the task as in `fit`; a learnt noise that is not the network's own is that of the residuals.
-    `structure` is "diagonal" (a mean-field posterior over all weights) or "last_layer" (a full one over the last linear
-    layer). `fit_prior` chooses one factor for the prior's scale by the evidence; by default it does where the prior was
-    not chosen, here or with the network. `rows` takes the curvature from that many of the data, at random, for all.
+    `structure` is "last_layer" (a full posterior over the last linear layer), to predict with, or "diagonal" (a
+    mean-field one over all weights), which is a start for `fit`, and to predict with as a rule too wide. `fit_prior`
+    chooses one factor for the prior's scale by the evidence; by default it does where the prior was not chosen, here or
+    with the network. `rows` takes the curvature from that many of the data, at random, for all.
     """
     _check(structure, temperature, rows, batch_size)
     seed = fresh_seed() if seed is None else seed
