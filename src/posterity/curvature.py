@@ -18,6 +18,7 @@ have the gradients of each row by torch.vmap, or one by one where vmap cannot.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -212,7 +213,9 @@ class Curvature:
         each = max(1, CHUNK // (factors.shape[-1] * sum(v.numel() for v in chosen.values())))
         for own_x, own_factors in zip(x.split(each), factors.split(each), strict=True):
             try:
-                found = {name: s.sum(0) for name, s in vmap(squares)(own_x, own_factors).items()}
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", message="There is a performance drop")  # vmap's own loop will do
+                    found = {name: s.sum(0) for name, s in vmap(squares)(own_x, own_factors).items()}
             except RuntimeError:  # what vmap has no rule for
                 found = self._one_by_one(chosen, own_x, own_factors)
             for name, total in found.items():

@@ -46,6 +46,18 @@ class Recurrent(nn.Module):
         return self.head(self.cell(x)[0][:, -1])
 
 
+class Attentive(nn.Module):
+    """Tokens, and attention, which vmap runs row by row."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(5, 4), nn.Linear(4, 2)
+        self.layer = nn.TransformerEncoderLayer(4, 2, 6, batch_first=True)
+
+    def forward(self, x):
+        return self.head(self.layer(self.embed(x)).mean(1))
+
+
 class InPlace(nn.Module):
     """Changes a layer's output in place."""
 
@@ -79,6 +91,7 @@ NETS = {
     "batch second": (lambda: Sequences(False), (6, 3)),
     "recurrent": (Recurrent, (4, 3)),
     "in place": (InPlace, (3,)),
+    "tokens, attention": (Attentive, None),
 }
 LIKELIHOODS = {
     "classes": (pt.Categorical, lambda n, k: torch.arange(n) % k),
@@ -89,7 +102,8 @@ LIKELIHOODS = {
 def build(name, rows=6):
     model, shape = NETS[name]
     torch.manual_seed(0)
-    module, x = model().double(), torch.randn(rows, *shape).double()
+    module = model().double()
+    x = torch.randint(5, (rows, 3)) if shape is None else torch.randn(rows, *shape).double()
     with torch.no_grad():
         module(x)  # lazy layers, and statistics of norms
     return pt.bayesian(module, posterior="point", seed=0), x
@@ -183,17 +197,13 @@ def test_refusals():
     [
         (nn.Sequential(nn.Linear(3, 2), nn.LogSoftmax(-1)), "does not give the network's outputs"),
         (nn.Sequential(nn.Linear(3, 2), nn.ReLU()), "does not give the network's outputs"),
-        (nn.Sequential(nn.Conv1d(3, 2, 1), nn.Flatten()), "no nn.Linear"),
+        (nn.Sequential(nn.Unflatten(1, (3, 1)), nn.Conv1d(3, 2, 1), nn.Flatten()), "no nn.Linear"),
         (nn.Sequential(*[nn.Linear(3, 3)] * 2), "used elsewhere"),
         (nn.Linear(3, 4000), "full covariance of 16000 weights"),
     ],
 )
 def test_networks_without_a_last_layer_are_refused(model, message):
     net = pt.bayesian(model, posterior="point")
-    x = (
-        torch.randn(5, 3, 1)
-        if isinstance(model[0] if len(list(model.children())) else None, nn.Conv1d)
-        else torch.randn(5, 3)
-    )
+    x = torch.randn(5, 3)
     with pytest.raises(UsageError, match=message):
         Curvature(net, pt.Categorical(), batch_size=5).last_layer(x, torch.zeros(5, dtype=torch.long))
