@@ -8,6 +8,7 @@ net.predict(x).epistemic
 from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
+from posterity.laplace import laplace
 from posterity.likelihoods import Bernoulli, Categorical, ClassPrediction, GaussianNoise, Prediction, RealPrediction
 from posterity.objectives import (
     GradientVariance,
@@ -21,7 +22,7 @@ from posterity.objectives import (
     per_weight,
     warm_up,
 )
-from posterity.posteriors import LowRank, MeanField, Point, Samples, Tied
+from posterity.posteriors import Full, LowRank, MeanField, Point, Samples, Tied
 from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
 from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
 from posterity.storage import load, save
@@ -39,6 +40,7 @@ __all__ = [
     "Equivalence",
     "FitResult",
     "FromPenalty",
+    "Full",
     "Gaussian",
     "GaussianNoise",
     "GradientVariance",
@@ -66,6 +68,7 @@ __all__ = [
     "gradient_variance",
     "kl_divergence",
     "kl_weights",
+    "laplace",
     "load",
     "negative_elbo",
     "penalty_factor",

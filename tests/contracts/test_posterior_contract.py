@@ -10,7 +10,17 @@ import posterity as pt
 from posterity.core.errors import UnknownNameError, UsageError
 from posterity.core.layout import Entry, Layout
 from posterity.objectives import kl_by_weight, kl_divergence
-from posterity.posteriors import POSTERIORS, LowRank, MeanField, Point, Posterior, Samples, Tied, posterior_options
+from posterity.posteriors import (
+    POSTERIORS,
+    Full,
+    LowRank,
+    MeanField,
+    Point,
+    Posterior,
+    Samples,
+    Tied,
+    posterior_options,
+)
 from posterity.priors import FlatGaussian
 
 N, S = 5, 20_000
@@ -27,7 +37,9 @@ FAMILIES = {
     "point": lambda dtype: Point(vectors(dtype)[0]),
     "samples": lambda dtype: Samples(torch.stack(vectors(dtype)[:3])),
     "low_rank": lambda dtype: LowRank(vectors(dtype)[0], vectors(dtype)[1] - 1, torch.stack(vectors(dtype)[2:])),
+    "full": lambda dtype: Full(vectors(dtype)[0], vectors(dtype)[1] - 1, torch.cat(vectors(dtype)[2:4])),
 }
+TOGETHER = ("low_rank", "full")  # families whose weights depend on each other under q
 EVERY = pytest.mark.parametrize("name", FAMILIES)
 
 
@@ -63,7 +75,7 @@ def test_one_sample_is_a_row_of_many(name):
     q = family(name)
     eps = noise(3, q.noise_size)
     many = q.sample(eps)
-    exact = {} if name == "low_rank" else {"rtol": 0, "atol": 0}  # a matrix product's order of summation may differ
+    exact = {} if name in TOGETHER else {"rtol": 0, "atol": 0}  # a matrix product's order of summation may differ
     for i in range(3):
         torch.testing.assert_close(q.sample(eps[i]), many[i], **exact)
 
@@ -101,7 +113,7 @@ def test_groups_hold_every_parameter_once(name):
 
 @EVERY
 def test_takes_copies_of_what_it_is_given(name):
-    given = {"mean": torch.zeros(3), "rho": torch.zeros(3), "deviations": torch.zeros(2, 3)}
+    given = {"mean": torch.zeros(3), "rho": torch.zeros(3), "deviations": torch.zeros(2, 3), "lower": torch.zeros(3)}
     given = {k: given[k] for k, _ in family(name).named_parameters()} or {"weights": torch.zeros(2, 3)}
     q = POSTERIORS[name](**given, **({"sizes": [1, 1, 1]} if name == "tied" else {}))
     for tensor in given.values():
@@ -198,7 +210,7 @@ def test_kl_to_every_prior_is_the_mean_of_its_draws(name, rule):
     """log q(w) - log prior(w) over draws of w; for q without a density -log prior(w), up to a constant."""
     q, layout = family(name), Layout((Entry("weight", (1, N), N, 1),))
     prior = rule.bind(layout, q.mean.detach())
-    assert q.has_kl(prior) == (name != "low_rank" or prior.factorised)
+    assert q.has_kl(prior) == (name not in TOGETHER or prior.factorised)
     if not q.has_kl(prior):
         return
     weights = q.sample(noise(S, q.noise_size)).detach()

@@ -4,6 +4,7 @@ from typing import Any
 
 from posterity.core.errors import unknown_name
 from posterity.core.scale import rho_of
+from posterity.posteriors.full import Full
 from posterity.posteriors.independent import IndependentGaussian
 from posterity.posteriors.low_rank import LowRank
 from posterity.posteriors.mean_field import MeanField
@@ -13,7 +14,7 @@ from posterity.posteriors.samples import Samples
 from posterity.posteriors.tied import Tied
 
 POSTERIORS: dict[str, type[Posterior]] = {
-    posterior.kind: posterior for posterior in (MeanField, Tied, Point, LowRank, Samples)
+    posterior.kind: posterior for posterior in (MeanField, Tied, Point, LowRank, Full, Samples)
 }
 
 
@@ -31,6 +32,7 @@ def posterior_options(kind: str) -> dict[str, Any]:
 
 __all__ = [
     "POSTERIORS",
+    "Full",
     "IndependentGaussian",
     "LowRank",
     "MeanField",
