@@ -1,16 +1,8 @@
-"""The methods of `defaults.py`: a method takes a cell (a task for a seed) and gives a predictive.
+"""The baselines of `defaults.py`: a method takes a cell (a task for a seed) and gives a predictive.
 
-    plain          maximum likelihood; its rate is the best of RATES by the nll on a held-out tenth, once for a task
-    map            the same with the prior N(0, 2 / n_in)
-    dropout        Monte-Carlo dropout, 32 passes
-    scaled         plain on nine tenths; one temperature (a regression: the noise) from the other tenth
-    ivon-opt       IVON by its authors, as in their readme: rate 0.1, ess n, their other defaults
-    ensemble       5 plain networks
-    laplace-torch  last layer of the plain network, Kronecker factors, prior precision by marginal likelihood
-    ours           `execute` with data, network, epochs and seed alone
-
-Seed s of plain is the member 5 s of the ensemble's 5 s .. 5 s + 4. All but ours use the settings written here and in
-`defaults_training.py`, and map and dropout the rate of plain. Plain networks are kept, since others build on them.
+Seed s of plain is the member 5 s of the ensemble's 5 s .. 5 s + 4. They use the settings written here and in
+`defaults_training.py` and no default of this library, map and dropout the rate of plain. Plain networks are kept, since
+others build on them. What each of them is says `defaults_methods.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from defaults_tasks import BATCH, SAMPLES, Predict, Problem, Task, problem
+from defaults_tasks import BATCH, Predict, Problem, Task, problem
 from defaults_training import (
     IVON,
     Network,
@@ -46,7 +37,6 @@ from defaults_training import (
 from peers import imported
 from posterity.core.randomness import generator
 from posterity.data import Dataset
-from posterity.experiments import execute
 from posterity.likelihoods import Prediction, RealPrediction
 from posterity.likelihoods.classes import predict_classes
 from posterity.storage.atomic import replace_file, write_text
@@ -226,32 +216,3 @@ def laplace_torch(cell: Cell) -> Fitted:
         return RealPrediction(mean, noise.expand_as(mean), variance.flatten(1).sqrt())
 
     return Fitted(predict, seconds, {"rate": rate, "prior_precision": float(la.prior_precision)})
-
-
-def ours(cell: Cell) -> Fitted:
-    run = cell.task.run(cell.seed, cell.epochs)
-    record = execute(run, cell.folder / "ours" / "runs" / f"{cell.seed}-{run.key}", resume=True, samples=SAMPLES)
-    net = record.load().net
-    predict = lambda x: net.predict(x, SAMPLES, seed=cell.seed)  # noqa: E731
-    return Fitted(predict, record.summary["last"]["seconds"])
-
-
-@dataclass(frozen=True)
-class Method:
-    """How it is fitted, and about what it costs beside plain."""
-
-    fit: Callable[[Cell], Fitted]
-    cost: float = 1.0
-
-
-METHODS = {
-    "plain": Method(plain),
-    "map": Method(map_),
-    "dropout": Method(dropout, 1.6),
-    "scaled": Method(scaled),
-    "ivon-opt": Method(ivon_opt, 2.5),
-    "ensemble": Method(ensemble, 4.0),
-    "laplace-torch": Method(laplace_torch, 0.5),
-    "ours": Method(ours, 2.0),
-}
-OURS = frozenset({"ours"})  # their cells are of one set of defaults

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,12 +54,22 @@ class Task:
         return self.dataset.startswith("uci-")
 
     @property
+    def kind(self) -> str:
+        """Classification or regression."""
+        return next(each.task for each in data.describe() if each.name == self.dataset)
+
+    @property
+    def network(self) -> str:
+        """Its name and the widths of its hidden layers."""
+        return " ".join(map(str, (self.model, *(self.hidden or ()))))
+
+    @property
     def images(self) -> bool:
         """Whether its inputs are images."""
         return self.dataset in OTHERS
 
-    def run(self, seed: int, epochs: int) -> Run:
-        """What `ours` is told, and nothing else."""
+    def run(self, seed: int, epochs: int, **more: Any) -> Run:
+        """What `ours` is told, and nothing else; an ensemble of ours also `more`."""
         return Run.of(
             dataset=self.dataset,
             model=self.model,
@@ -67,6 +78,7 @@ class Task:
             val_fraction=0.0,
             seed=seed,
             split=seed if self.splits else 0,
+            **more,
         )
 
 
