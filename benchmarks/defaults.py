@@ -1,0 +1,190 @@
+"""Our defaults against what people would use instead: tasks x methods x seeds, equal epochs.
+
+    python benchmarks/defaults.py run --tasks digits-mlp uci-boston --methods plain ours
+    python benchmarks/defaults.py table
+
+`run` makes the cells that are not there yet, one JSON file each in OUT/task/method/seed.json; those of ours have the
+run's key in their name, so that changed defaults are run anew. `table` judges what there is: it writes the files
+defaults.json and defaults.md, and prints the verdicts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from defaults_baselines import Cell
+from defaults_methods import METHODS
+from defaults_report import present_defaults, published_lines, row, versions_of, worse, write
+from defaults_tasks import BATCH, OTHERS, TASKS, Task, score
+from defaults_verdicts import Cells, verdicts
+from peers import PeerUnavailable
+from posterity.core.errors import NonFiniteError, unknown_name
+from posterity.storage.atomic import read_json, write_text
+
+PACKAGES = ("torch", "ivon-opt", "laplace-torch", "posterity")
+DOCS = Path(__file__).parents[1] / "docs" / "benchmarks"
+
+
+def cell_path(cell: Cell, method: str) -> Path:
+    """Where the cell of `method` is."""
+    run_of = METHODS[method].run
+    key = "" if run_of is None else f"-{run_of(cell).key}"
+    return cell.folder / method / f"{cell.seed}{key}.json"
+
+
+def finished(cell: Cell, method: str) -> dict[str, Any]:
+    """The cell, if it is there for as many epochs; else an empty one."""
+    found = read_json(cell_path(cell, method))
+    return found if found.get("epochs") == cell.epochs else {}
+
+
+def make(cell: Cell, method: str) -> dict[str, Any]:
+    """Fit, score and write a cell; a training that diverges is a result, too."""
+    head = {"task": cell.task.name, "method": method, "seed": cell.seed, "epochs": cell.epochs, "batch": BATCH}
+    found: dict[str, Any]
+    try:
+        fitted = METHODS[method].fit(cell)
+        found = {"scores": score(cell.problem, fitted.predict), "seconds": fitted.seconds, "chosen": fitted.chosen}
+    except NonFiniteError as error:
+        found = {"failed": str(error)}
+    found |= {"threads": torch.get_num_threads(), "versions": versions()}
+    path = cell_path(cell, method)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps({**head, **found}, indent=1) + "\n")
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that decide results, where they are installed."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def cells(args: argparse.Namespace) -> Iterator[tuple[Cell, str]]:
+    """All that is asked for: by task from small to large, then by seed."""
+    for name, task in TASKS.items():
+        if name not in args.tasks:
+            continue
+        for seed in seeds_of(task, args):
+            for method in args.methods:
+                if not METHODS[method].lacks:
+                    yield Cell(task, seed, args.epochs or task.epochs, args.out / name), method
+
+
+def seeds_of(task: Task, args: argparse.Namespace) -> list[int]:
+    """Those that are asked for, or the task's own."""
+    return list(range(task.seeds) if args.seeds is None else args.seeds)
+
+
+def left_out(args: argparse.Namespace) -> dict[str, str]:
+    """The methods that cannot be had, with the reason."""
+    return {name: METHODS[name].lacks for name in METHODS if name in args.methods and METHODS[name].lacks}
+
+
+def cost(cell: Cell, method: str) -> float:
+    """Steps in units of the smallest network's."""
+    sizes = {"gap": 100, "two-moons": 400, "diabetes": 353, "digits": 1437, "mnist": 6e4, "fashion-mnist": 6e4}
+    sizes |= {"uci-boston": 455, "uci-energy": 691, "uci-concrete": 927, "uci-wine": 1439}
+    sizes |= {"uci-power": 8611, "uci-protein": 41157, "cifar10": 5e4}
+    return METHODS[method].cost * cell.task.weight * cell.epochs * (sizes[cell.task.dataset] / BATCH + 1)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Make what is missing, with a line for each cell."""
+    torch.set_num_threads(args.threads)
+    for name, why in left_out(args).items():
+        print(f"{name} is left out: {why}", file=sys.stderr)
+    missing = [(cell, method) for cell, method in cells(args) if not finished(cell, method)]
+    ahead, behind, begun = sum(cost(*each) for each in missing), 0.0, time.perf_counter()
+    for number, (cell, method) in enumerate(missing, 1):
+        try:
+            text = describe(make(cell, method))
+        except PeerUnavailable as error:
+            text = f"left out: {error}"
+        behind += cost(cell, method)
+        left = (time.perf_counter() - begun) * (ahead - behind) / behind
+        where = f"{cell.task.name} {method} {cell.seed}"
+        print(f"[{number}/{len(missing)}, {left / 60:.0f} min left] {where}: {text}", file=sys.stderr, flush=True)
+
+
+def describe(found: dict[str, Any]) -> str:
+    """A cell in a line."""
+    if "failed" in found:
+        return f"failed: {found['failed']}"
+    numbers = ", ".join(f"{name} {value:.4g}" for name, value in found["scores"].items())
+    return f"{numbers}, {found['seconds']:.1f} s"
+
+
+def collected(args: argparse.Namespace) -> dict[str, Any]:
+    """What `defaults.json` holds: the cells that there are, and what there should be."""
+    found = [cell for cell in (finished(*each) for each in cells(args)) if cell]
+    tasks = {
+        name: {
+            "kind": task.kind,
+            "network": task.network,
+            "epochs": args.epochs or task.epochs,
+            "splits": task.splits,
+            "seeds": seeds_of(task, args),
+            "other": task.dataset in OTHERS,
+        }
+        for name, task in TASKS.items()
+        if name in args.tasks
+    }
+    return {
+        **present_defaults(),
+        "versions": versions_of(found),
+        "tasks": tasks,
+        "methods": {name: method.about for name, method in METHODS.items() if name in args.methods},
+        "left_out": left_out(args),
+        "rows": [row(cell) for cell in found],
+    }
+
+
+def table(args: argparse.Namespace) -> None:
+    """Write the files, and print the verdicts."""
+    stored = collected(args)
+    write(stored, args.to)
+    judged = Cells(stored["tasks"], stored["rows"])
+    lines = [f"{len(stored['rows'])} of {sum(1 for _ in cells(args))} cells"]
+    lines += [verdict.line() for verdict in verdicts(judged)]
+    lines += [f"worse on {task}: {text}" for task in judged.tasks if (text := worse(judged, task))]
+    lines += published_lines(judged) if args.published else []
+    print(*lines, sep="\n")
+    print(f"written: {args.to / 'defaults.json'}, {args.to / 'defaults.md'}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["run", "table"])
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), help=", ".join(TASKS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), help=", ".join(METHODS))
+    parser.add_argument("--seeds", nargs="+", type=int, help="0 1 2 by default, of UCI sets the splits 0 to 4")
+    parser.add_argument("--epochs", type=int, help="for a trial: other than the tasks' own")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("runs/defaults"))
+    parser.add_argument("--to", type=Path, default=DOCS, help="folder of the table's files")
+    parser.add_argument("--published", action="store_true", help="also print ours beside published results (UCI sets)")
+    args = parser.parse_args()
+    for kind, given, known in (("task", args.tasks, list(TASKS)), ("method", args.methods, list(METHODS))):
+        for name in given:
+            if name not in known:
+                parser.error(str(unknown_name(kind, name, known)))
+    (run if args.command == "run" else table)(args)
+
+
+if __name__ == "__main__":
+    main()

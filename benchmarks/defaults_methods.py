@@ -1,0 +1,103 @@
+"""The methods of `defaults.py` in the order of its tables, and ours among them.
+
+A cell of ours belongs to a run, whose key is in the cell's name: changed defaults are run anew. What this version of
+the library does not have is left out with a word.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+import posterity
+from defaults_baselines import (
+    MEMBERS,
+    Cell,
+    Fitted,
+    dropout,
+    ensemble,
+    ivon_opt,
+    laplace_torch,
+    map_,
+    plain,
+    plain_network,
+    rate_of,
+    scaled,
+)
+from defaults_tasks import SAMPLES
+from defaults_training import stored_as
+from peers import imported
+from posterity.experiments import Run, execute
+
+
+def run_of(cell: Cell, **more: int) -> Run:
+    """What the library is told."""
+    return cell.task.run(cell.seed, cell.epochs, **more)
+
+
+def ours(cell: Cell, **more: int) -> Fitted:
+    run = run_of(cell, **more)
+    name = "ours-ensemble" if more else "ours"
+    record = execute(run, cell.folder / name / "runs" / f"{cell.seed}-{run.key}", resume=True, samples=SAMPLES)
+    net = record.load().net
+    seconds = {line.get("member"): line["seconds"] for line in record.history}  # the last epoch's has them all
+    return Fitted(lambda x: net.predict(x, SAMPLES, seed=cell.seed), sum(seconds.values()))
+
+
+def ours_laplace(cell: Cell) -> Fitted:
+    rate = rate_of(cell)
+    network = plain_network(cell, rate, cell.member)
+    begun = time.perf_counter()
+    module = stored_as(network.model, torch.contiguous_format)
+    net = imported("posterity").laplace(module, cell.problem.train, structure="last_layer", seed=cell.seed)
+    seconds = network.seconds + time.perf_counter() - begun
+    return Fitted(lambda x: net.predict(x, SAMPLES, seed=cell.seed), seconds, {"rate": rate})
+
+
+@dataclass(frozen=True)
+class Method:
+    """What it is, how it is fitted, about what it costs beside plain.
+
+    Of ours: the `run` that its cells belong to. `lacks` says why it is left out.
+    """
+
+    about: str
+    fit: Callable[[Cell], Fitted]
+    cost: float = 1.0
+    run: Callable[[Cell], Run] | None = None
+    lacks: str = ""
+
+
+NO_ENSEMBLE = "" if "ensemble" in Run.model_fields else "this version's `Run` has no field ensemble"
+NO_LAPLACE = "" if hasattr(posterity, "laplace") else "this version of posterity has no laplace"
+OF_FIVE = partial(run_of, ensemble=MEMBERS)
+
+METHODS = {
+    "plain": Method(
+        "maximum likelihood; the best rate of 0.001, 0.003, 0.01 by the nll on a held-out tenth, once for a task",
+        plain,
+    ),
+    "map": Method("the same with the prior N(0, 2 / n_in)", map_),
+    "dropout": Method("Monte-Carlo dropout (0.05, images 0.2), 32 passes", dropout, 1.6),
+    "scaled": Method("plain on nine tenths; one temperature (a regression: the noise) from the other tenth", scaled),
+    "ivon-opt": Method("IVON by its authors, as in their readme: rate 0.1, ess n, their defaults", ivon_opt, 2.5),
+    "ensemble": Method("5 plain networks", ensemble, 4.0),
+    "laplace-torch": Method(
+        "last layer of the plain network, Kronecker factors, prior precision by marginal likelihood", laplace_torch, 0.5
+    ),
+    "ours": Method("`fit` with no option beside data, network, epochs and seed, 32 samples", ours, 2.0, run_of),
+    "ours-ensemble": Method(
+        "the same with ensemble=5, 32 samples", partial(ours, ensemble=MEMBERS), 10.0, OF_FIVE, NO_ENSEMBLE
+    ),
+    "ours-laplace": Method(
+        "posterity's laplace of the plain network's last layer, its own defaults, 32 samples",
+        ours_laplace,
+        0.5,
+        run_of,
+        NO_LAPLACE,
+    ),
+}
