@@ -4,7 +4,8 @@
 
     fixed    s is given
     learnt   s = softplus(rho), one for each target
-    input    the network gives 2k outputs: k means, then k numbers r, s = softplus(r) + MIN_SD
+    input    the network gives 2k outputs: k means, then k numbers r, s = unit (softplus(r) + MIN_SD); a training sets the
+             unit, 1 before, to the targets' spread, so that s starts there
 
 Variance of the predictive = aleatoric mean_s s^2 + epistemic Var_s[z].
 
@@ -13,6 +14,13 @@ For any q the ELBO is best at  s^2 = E_q mean_n (y - z)^2.  `fit` moves a learnt
 instead of by an optimiser, whose rate would have to fit both the noise and the weights: it starts from the first
 residuals, whatever the targets' scale, and follows them. In a loop of one's own `rho` is a parameter like any other.
 Limits: share = 1 is the batch's own best s; of targets that are met exactly it stays LEAST of their spread.
+
+At its end a training `settle`s learnt and input-dependent noise: its own residuals r are smaller than those of new
+data, since the weights follow them. In units of what the temperature leaves of it, the spread of an output is the
+leverage of its datum (for a linear network exactly: of N(0, T s^2 (X'X + ..)^-1) the output at x has T s^2 leverage), and
+    l = mean_n Var_q[z_n] / (T s_n^2),    s^2 <- (1 + l)^2 mean r^2 - mean Var_q[z]    (in units of s_n for input noise)
+To first order in l this is Akaike's final prediction error, (1 + l) / (1 - l) mean r^2, which has a pole at l = 1. The
+second term is what the predictive adds by itself. Limits: many data for each weight, l -> 0: the residuals themselves.
 """
 
 from __future__ import annotations
@@ -28,6 +36,7 @@ from posterity.core.errors import UsageError
 from posterity.core.scale import rho_of
 from posterity.likelihoods.likelihood import Likelihood
 from posterity.likelihoods.mixture import HALF_LOG_2PI
+from posterity.likelihoods.prediction import Prediction
 from posterity.likelihoods.real import RealPrediction
 
 LEAST = 1e-3  # of the targets' spread: a network that meets all targets would drive s, and with it the loss, to -inf
@@ -38,6 +47,7 @@ class GaussianNoise(Likelihood):
     """Targets (n, k) with Gaussian noise: a number (its sd), "learnt" or "input"."""
 
     kind = "gaussian"
+    unit: Tensor
 
     def __init__(self, noise: float | str = "learnt", *, num_targets: int = 1) -> None:
         super().__init__()
@@ -49,6 +59,8 @@ class GaussianNoise(Likelihood):
         self.num_targets = num_targets
         if noise == "learnt":
             self.rho = nn.Parameter(torch.zeros(num_targets))
+        if noise == "input":
+            self.register_buffer("unit", torch.ones(num_targets))
 
     def moments(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Means and noise sds (S, n, k) that `outputs` stand for."""
@@ -56,7 +68,7 @@ class GaussianNoise(Likelihood):
             if outputs.shape[-1] % 2:
                 raise UsageError(f"input-dependent noise takes two outputs a target, not {outputs.shape[-1]} outputs")
             mean, raw = outputs.chunk(2, dim=-1)
-            return mean, F.softplus(raw) + MIN_SD
+            return mean, self.unit * (F.softplus(raw) + MIN_SD)
         if self.noise == "learnt":
             return outputs, F.softplus(self.rho).expand_as(outputs)
         return outputs, outputs.new_tensor(self.noise).expand_as(outputs)
@@ -80,6 +92,13 @@ class GaussianNoise(Likelihood):
         return []
 
     @torch.no_grad()
+    def begin(self, y: Tensor) -> None:
+        """Input-dependent noise starts at the spread of the targets; one that was trained stays as it is."""
+        spread = y.std(0, correction=0)
+        if self.noise == "input" and bool((self.unit == 1).all() and (spread > 0).all()):
+            self.unit.copy_(spread)
+
+    @torch.no_grad()
     def adapt(self, outputs: Tensor, y: Tensor, share: float) -> None:
         """A learnt noise towards these residuals, see the header."""
         if self.noise != "learnt":
@@ -89,6 +108,22 @@ class GaussianNoise(Likelihood):
         least = (LEAST * y.double().std(0, correction=0)).clamp_min(torch.finfo(self.rho.dtype).tiny)
         sd = torch.lerp(variance, best, share).sqrt().maximum(least)
         self.rho.copy_(rho_of(sd))
+
+    @torch.no_grad()
+    def settle(self, prediction: Prediction, y: Tensor, temperature: float) -> None:
+        """The noise of new data, from a `prediction` at the training's own (n, k), see the header."""
+        assert isinstance(prediction, RealPrediction)
+        if not isinstance(self.noise, str) or prediction.samples is None or len(prediction.samples) < 2:
+            return
+        noise = prediction.aleatoric_sd.double()
+        spread = prediction.samples.double().var(0) / noise.square()
+        excess = 1 + (spread / temperature).mean(0)
+        residuals = ((y - prediction.mean).double() / noise).square().mean(0)
+        factor = (excess.square() * residuals - spread.mean(0)).clamp_min(LEAST**2).sqrt()
+        if self.noise == "input":
+            self.unit.mul_(factor)
+        else:
+            self.rho.copy_(rho_of(F.softplus(self.rho.double()) * factor))
 
     def learnt(self) -> dict[str, Any]:
         """The noise's sd: a number, or one for each of several targets."""

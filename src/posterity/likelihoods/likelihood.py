@@ -38,6 +38,12 @@ class Likelihood(nn.Module, ABC):
     def adapt(self, outputs: Tensor, y: Tensor, share: float) -> None:
         """Move what has a closed form by `share` of the way to what is best for these `outputs` (S, n, K) and `y`."""
 
+    def begin(self, y: Tensor) -> None:
+        """What it takes from the targets (n, ...) of a training before its first step."""
+
+    def settle(self, prediction: Prediction, y: Tensor, temperature: float) -> None:
+        """What it takes from the trained network's `prediction` at its own data, when the training has ended."""
+
     def learnt(self) -> dict[str, Any]:
         """What an epoch's record says of it."""
         return {}
