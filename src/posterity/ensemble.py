@@ -18,6 +18,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import torch
 from torch import nn
@@ -150,7 +151,7 @@ def _refuse_unshared(net: BayesianModule) -> None:
 def _refuse_other(first: BayesianModule, net: BayesianModule) -> None:
     """Refuse to mix networks that differ in more than their posterior's values."""
     for what, ours, theirs in (
-        ("architecture", _architecture(first), _architecture(net)),
+        ("architecture", *_first_difference(_architecture(first), _architecture(net))),
         ("weights", first.layout, net.layout),
         ("family", first.posterior.kind, net.posterior.kind),
         ("precision", first.posterior.mean.dtype, net.posterior.mean.dtype),
@@ -168,8 +169,15 @@ def _refuse_other(first: BayesianModule, net: BayesianModule) -> None:
             raise UsageError(f"an ensemble's members share the {what}; these have other values of {', '.join(others)}")
 
 
-def _architecture(net: BayesianModule) -> str:
-    return ADDRESS.sub("", repr(net.model))
+def _architecture(net: BayesianModule) -> list[str]:
+    """Its modules, a line each."""
+    return [line.strip() for line in ADDRESS.sub("", repr(net.model)).splitlines()]
+
+
+def _first_difference(ours: list[str], theirs: list[str]) -> tuple[str, str]:
+    """The first two lines that differ, or two empty ones."""
+    pairs = zip_longest(ours, theirs, fillvalue="nothing")
+    return next(((a, b) for a, b in pairs if a != b), ("", ""))
 
 
 def _likelihood(net: BayesianModule) -> object:

@@ -38,8 +38,8 @@ def _tunings(history: list[EpochRecord]) -> dict[str, list[EpochRecord]]:
         tuned = {name: group["tuning"] for name, group in record.get("groups", {}).items() if "tuning" in group}
         for number, (name, measured) in enumerate(tuned.items()):
             place = f"tuning-{name}.png" if number else "tuning.png"
-            known = {key: record[key] for key in ("member", "epoch") if key in record}
-            found.setdefault(place, []).append({**known, **measured})
+            member = {"member": record["member"]} if "member" in record else {}
+            found.setdefault(place, []).append({"epoch": record["epoch"], **member, **measured})
     return found
 
 
