@@ -133,7 +133,7 @@ class Own(nn.Module):
         (lambda make: (make(select="0.*"), 2), "the weights 2.weight, 2.bias are trained but not part"),
         (lambda make: (make(norm=True), 2), "the buffers 1.running_mean, .* each member would have its own"),
         (lambda make: (pt.bayesian(Own()), 2), "no module draws scale anew .* give their list"),
-        (lambda make: ([make(), make(activation=nn.ReLU)],), r"one architecture; these have \(1\): Tanh\(\) and \(1\): ReLU"),
+        (lambda make: ([make(), make(activation=nn.ReLU)],), r"one architecture; .* Tanh\(\) and .* ReLU\(\)"),
         (lambda make: ([make(), make(width=5)],), "have one architecture"),
         (lambda make: ([make(), make(posterior="point")],), "one family; these have mean_field and point"),
         (lambda make: ([make(), make(prior=pt.Laplace())],), "one kind of prior"),

@@ -181,7 +181,7 @@ def test_starts_where_it_is_told(name):
     mean, sd = vectors(torch.float32)[0], torch.full((N,), 0.01)
     given = {"layers": [2, N - 2], "seed": 0}
     if not POSTERIORS[name].trainable:
-        with pytest.raises(UsageError, match="collected, not trained|made of networks"):
+        with pytest.raises(UsageError, match=r"collected, not trained|made of networks"):
             POSTERIORS[name].start(mean, sd, **given)
         return
     q = POSTERIORS[name].start(mean, sd, **given)
