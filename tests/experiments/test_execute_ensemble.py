@@ -48,6 +48,7 @@ def test_its_figures_have_a_line_for_each_member(record, monkeypatch):
     write_figures(record)
     nll, tuned = drawn["training.png"].axes[0], drawn["tuning.png"].axes[0]
     assert [len(line.get_xdata()) for line in nll.lines] == [2] * 6  # train and validation
+    assert nll.get_ylabel() == "nll per datum (nats)"
     assert [text.get_text() for text in nll.get_legend().texts] == ["train", "validation"]
     assert [len(line.get_xdata()) for line in tuned.lines] == [2] * 6  # h_max and h_min
 

@@ -99,8 +99,8 @@ def _curves(history: Sequence[Mapping[str, float]], panels: Sequence[Panel], axi
             for number, (_, each) in enumerate(itertools.groupby(places, lambda place: place[1].get("member"))):
                 x, y = zip(*((where, record[key]) for where, record in each), strict=True)
                 marker = "o" if len(x) <= 30 else ""
-                label = "" if number else name
-                axes.plot(x, y, color=colour, label=label, linewidth=1.8, marker=marker, markersize=3.5)
+                legend = "" if number else name
+                axes.plot(x, y, color=colour, label=legend, linewidth=1.8, marker=marker, markersize=3.5)
         axes.set(xlabel=axis, ylabel=label)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
         if len(keys) > 1:
