@@ -8,6 +8,7 @@ net.predict(x).epistemic
 from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
+from posterity.ensemble import ensemble
 from posterity.laplace import laplace
 from posterity.likelihoods import Bernoulli, Categorical, ClassPrediction, GaussianNoise, Prediction, RealPrediction
 from posterity.objectives import (
@@ -22,7 +23,7 @@ from posterity.objectives import (
     per_weight,
     warm_up,
 )
-from posterity.posteriors import Full, LowRank, MeanField, Point, Samples, Tied
+from posterity.posteriors import Full, LowRank, MeanField, Mixture, Point, Samples, Tied
 from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
 from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
 from posterity.storage import load, save
@@ -48,6 +49,7 @@ __all__ = [
     "Loss",
     "LowRank",
     "MeanField",
+    "Mixture",
     "MovingBaseline",
     "Parts",
     "Point",
@@ -64,6 +66,7 @@ __all__ = [
     "Tied",
     "UsageError",
     "bayesian",
+    "ensemble",
     "fit",
     "gradient_variance",
     "kl_divergence",

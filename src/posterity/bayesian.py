@@ -9,7 +9,8 @@ into the drawn vector, and emptied afterwards (core.hosting).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -87,6 +88,13 @@ class BayesianModule(nn.Module):
         """One pass with the given weights by name."""
         return self._host.call(views, *args, **kwargs)
 
+    @contextmanager
+    def hosted(self, views: Mapping[str, Tensor]) -> Iterator[nn.Module]:
+        """A private copy of the module, in eval mode, with the given weights by name in its slots."""
+        host = self._host.private()
+        with host.filled(views):
+            yield host.model
+
     @torch.no_grad()
     def trial(self, *args: Any, **kwargs: Any) -> Any:
         """One pass at the mean, in eval mode, on a private copy: to see what comes out. The network stays as it is."""
@@ -138,9 +146,8 @@ class BayesianModule(nn.Module):
 
     def __repr__(self) -> str:
         # Modules print which weights they have, so that slots must be full; those of a pass are not ours to fill.
-        shown = self._host.private()
-        with shown.filled(self.layout.views(self.posterior.mean.detach())):
-            model = repr(shown.model).replace("\n", "\n  ")
+        with self.hosted(self.layout.views(self.posterior.mean.detach())) as shown:
+            model = repr(shown).replace("\n", "\n  ")
         return f"{type(self).__name__}(\n  {self.extra_repr()}\n  (model): {model}\n)"
 
 

@@ -1,5 +1,6 @@
 """What every posterior family must do."""
 
+import math
 from inspect import isabstract
 
 import pytest
@@ -15,6 +16,7 @@ from posterity.posteriors import (
     Full,
     LowRank,
     MeanField,
+    Mixture,
     Point,
     Posterior,
     Samples,
@@ -38,8 +40,10 @@ FAMILIES = {
     "samples": lambda dtype: Samples(torch.stack(vectors(dtype)[:3])),
     "low_rank": lambda dtype: LowRank(vectors(dtype)[0], vectors(dtype)[1] - 1, torch.stack(vectors(dtype)[2:])),
     "full": lambda dtype: Full(vectors(dtype)[0], vectors(dtype)[1] - 1, torch.cat(vectors(dtype)[2:4])),
+    "mixture": lambda dtype: Mixture([MeanField(v, vectors(dtype)[1] - 1) for v in vectors(dtype)[2:]]),
 }
 TOGETHER = ("low_rank", "full")  # families whose weights depend on each other under q
+SLACK = {"mixture": math.log(3)}  # what the entropy may be less, and the KL more, than it is: they are bounds
 EVERY = pytest.mark.parametrize("name", FAMILIES)
 
 
@@ -85,7 +89,7 @@ def test_samples_are_differentiable_in_every_parameter(name):
     q = family(name)
     if not list(q.parameters()):
         pytest.skip("nothing to train")
-    q.sample(noise(2, q.noise_size)).square().sum().backward()
+    q.sample(noise(20, q.noise_size)).square().sum().backward()
     assert all((p.grad != 0).all() for p in q.parameters())
 
 
@@ -97,7 +101,8 @@ def test_entropy_is_minus_the_mean_log_density(name):
     if torch.isinf(q.entropy()):
         assert (logs == torch.inf).all()
     else:
-        assert (logs.mean() + q.entropy()).abs() < 4 * logs.std() / S**0.5
+        excess, error = -logs.mean() - q.entropy(), 4 * logs.std() / S**0.5
+        assert -error < excess < SLACK.get(name, 0) + error
 
 
 @EVERY
@@ -107,12 +112,18 @@ def test_groups_hold_every_parameter_once(name):
     assert {id(p) for p in grouped} == {id(p) for p in q.parameters()}
     assert len(grouped) == len(list(q.parameters()))
     if grouped:
-        assert q.groups()["mean"][0] is q.mean
+        assert q.groups()["mean"][0] is (q.parts[0].mean if name == "mixture" else q.mean)
         assert q.random == ("sd" in q.groups())
 
 
 @EVERY
 def test_takes_copies_of_what_it_is_given(name):
+    if name == "mixture":
+        point = Point(torch.zeros(3))
+        q = Mixture([point])
+        point.mean.data += 1
+        assert torch.equal(q.mean, torch.zeros(3))
+        return
     given = {"mean": torch.zeros(3), "rho": torch.zeros(3), "deviations": torch.zeros(2, 3), "lower": torch.zeros(3)}
     given = {k: given[k] for k, _ in family(name).named_parameters()} or {"weights": torch.zeros(2, 3)}
     q = POSTERIORS[name](**given, **({"sizes": [1, 1, 1]} if name == "tied" else {}))
@@ -172,8 +183,8 @@ def test_is_rebuilt_from_its_options(name):
 def test_starts_where_it_is_told(name):
     mean, sd = vectors(torch.float32)[0], torch.full((N,), 0.01)
     given = {"layers": [2, N - 2], "seed": 0}
-    if name == "samples":
-        with pytest.raises(UsageError, match="collected, not trained"):
+    if not POSTERIORS[name].trainable:
+        with pytest.raises(UsageError, match=r"collected, not trained|made of networks"):
             POSTERIORS[name].start(mean, sd, **given)
         return
     q = POSTERIORS[name].start(mean, sd, **given)
@@ -220,13 +231,14 @@ def test_kl_to_every_prior_is_the_mean_of_its_draws(name, rule):
         found = q.log_density(weights) - prior.log_density(weights)
     kl = kl_divergence(q, prior)
     torch.testing.assert_close(kl_by_weight(q, prior).sum(), kl)
-    assert (found.mean() - kl).abs() < 4 * found.std() / S**0.5 + 1e-9
+    error = 4 * found.std() / S**0.5 + 1e-9
+    assert -error < kl - found.mean() < SLACK.get(name, 0) + error
 
 
 @EVERY
 def test_a_network_is_trained_saved_loaded_and_predicts(name, tmp_path):
-    if not list(family(name).parameters()):
-        pytest.skip("nothing to train: test_samples.py saves and loads it")
+    if not POSTERIORS[name].trainable:
+        pytest.skip("not trained as it is: test_samples.py and test_training_ensemble.py save and load these")
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
     net = pt.bayesian(model, posterior=name, rho=-3.0, likelihood=pt.Categorical(), seed=0)

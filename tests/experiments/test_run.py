@@ -26,6 +26,7 @@ ODD = Run(
     prior="student_t", prior_scale=0.7, prior_mean=-1e-9, prior_options={"df": 5, "slope": 0.25},
     posterior="tied", posterior_options={"share": "layer"}, rho=-1e-17, relative_sd=1e-3, relative_to="init",
     deterministic=("0.*", "a"), augmentation="crop-flip", batch_size=3, epochs=2**40, optimizer="sgd", lr=1e-300,
+    ensemble=3,
     optimizer_sd="adam", lr_sd=0.1, lr_ratio=0.5, schedule="step", schedule_sd="constant", warmup=0.1, alternate=2,
     clip=0.1, average="hwa", average_start=0.25, average_every=7, average_restart=True, covariance="snapshot",
     average_rank=3, penalty="l1", penalty_factor=2.0, penalty_factors={"0.*": 1e-4, '"odd".ü*': 3, "*": 1e-3},

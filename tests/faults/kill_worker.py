@@ -132,18 +132,18 @@ def points_of(*calls: tuple[object, str, tuple[int, ...]]) -> list[Point]:
     return [(owner, name, number) for owner, name, numbers in calls for number in numbers]
 
 
-def prepare() -> None:
+def prepare(run: Run) -> None:
     """What every child would do anew: imports on first use, reading the data."""
     torch.optim.Adam([torch.zeros(1)])
     for name, function in (("execute", "build_data"), ("evaluate", "load_test")):
         module = sys.modules[f"posterity.experiments.{name}"]
-        found = getattr(module, function)(RUN)
+        found = getattr(module, function)(run)
         setattr(module, function, lambda run, found=found: found)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", ProlongedWarning)
-    prepare()
+    prepare(RUN)
     place, start, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     print(
         json.dumps({"random": at_random(place, start, number), "points": at_points(place), "longer": prolonged(place)})

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -19,15 +18,6 @@ from posterity.storage import Checkpoints
 
 WORKERS = Path(__file__).parent
 LONG = ("--dataset", "digits", "--model", "mlp", "--hidden", "16", "--epochs", "60")
-
-
-@pytest.fixture
-def memory():
-    """A folder in memory if there is one: who is killed loses what it had not written, not what it had not flushed."""
-    shared = Path("/dev/shm")
-    usable = shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 2**26
-    with tempfile.TemporaryDirectory(dir=shared if usable else None) as folder:
-        yield Path(folder)
 
 
 def test_twenty_kills_at_random_moments_and_one_at_each_write(memory, checkpoint_bytes, records):

@@ -15,6 +15,7 @@ from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import DataError, UsageError, unknown_name
 from posterity.core.randomness import derive, generator
 from posterity.data import Dataset, Standardisation, Task
+from posterity.ensemble import ensemble, member_seed
 from posterity.experiments.run import Run
 from posterity.models import build_model, check_model_options
 from posterity.posteriors import POSTERIORS
@@ -62,7 +63,14 @@ def build_module(run: Run, input_shape: Sequence[int], num_outputs: int) -> nn.M
 
 
 def build_network(run: Run, dataset: Dataset) -> BayesianModule:
-    """The run's network with its initial weights, which the seed alone decides."""
+    """The run's network with its initial weights, which the seed alone decides; an ensemble's by each member's seed."""
+    if run.ensemble == 1:
+        return _build_one(run, dataset)
+    seeds = [member_seed(run.seed, number) for number in range(1, run.ensemble + 1)]
+    return ensemble([_build_one(run.model_copy(update={"seed": s}), dataset) for s in seeds], seed=run.seed)
+
+
+def _build_one(run: Run, dataset: Dataset) -> BayesianModule:
     _refuse_idle(run, dataset.task)
     if run.posterior_options:
         POSTERIORS[run.posterior].check_start(run.posterior_options)

@@ -98,6 +98,7 @@ class Run(Settings):
     relative_to: Annotated[str, one_of("relative_to", (OF_PRIOR, INIT))] = setting(
         OF_PRIOR, POSTERIOR, "what it is relative to: the prior's sd, or that of the means' init"
     )
+    ensemble: int = setting(1, POSTERIOR, "independently trained posteriors that are mixed", ge=1)
     deterministic: tuple[str, ...] = setting(
         (), POSTERIOR, "weights that are not Bayesian, by name patterns such as 0.*,*.bias"
     )

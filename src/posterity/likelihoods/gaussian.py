@@ -25,7 +25,9 @@ second term is what the predictive adds by itself. Limits: many data for each we
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -124,6 +126,16 @@ class GaussianNoise(Likelihood):
             self.unit.mul_(factor)
         else:
             self.rho.copy_(rho_of(F.softplus(self.rho.double()) * factor))
+
+    @torch.no_grad()
+    def pooled(self, others: Sequence[Likelihood]) -> Likelihood:
+        """Of learnt noises s_k that of s^2 = mean_k s_k^2: the predictive's mean and variance are the mixture's."""
+        made = copy.deepcopy(self)
+        if self.noise == "learnt":
+            rhos = torch.stack([one.rho for one in (self, *others)])  # type: ignore[misc]
+            if (rhos != self.rho).any():  # else without rounding
+                made.rho.copy_(rho_of(F.softplus(rhos.double()).square().mean(0).sqrt()))
+        return made
 
     def learnt(self) -> dict[str, Any]:
         """The noise's sd: a number, or one for each of several targets."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
+from posterity.core.errors import UsageError
 from posterity.likelihoods.prediction import Prediction
 
 
@@ -47,6 +51,13 @@ class Likelihood(nn.Module, ABC):
     def learnt(self) -> dict[str, Any]:
         """What an epoch's record says of it."""
         return {}
+
+    def pooled(self, others: Sequence[Likelihood]) -> Likelihood:
+        """The one likelihood of a mixture of networks that have this one and `others`, of the same kind and options."""
+        pairs = [pair for one in others for pair in zip(self.parameters(), one.parameters(), strict=True)]
+        if not all(torch.equal(ours, theirs) for ours, theirs in pairs):
+            raise UsageError(f"networks whose {self.kind} likelihoods have learnt other values cannot share one")
+        return copy.deepcopy(self)
 
     def options(self) -> dict[str, Any]:
         """What to build it again from."""

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError, unknown_name
@@ -35,6 +35,7 @@ from posterity.priors import Prior
 
 ANALYTIC, TOTAL, PATH, SCORE = "analytic", "total", "path", "score"
 GRADIENTS = (ANALYTIC, TOTAL, PATH, SCORE)
+Module = TypeVar("Module", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,9 @@ def sampled_kl(posterior: Posterior, prior: Prior, weights: Tensor) -> Tensor:
     return posterior.log_density(weights) - prior.log_density(weights)
 
 
-def frozen(posterior: Posterior) -> Posterior:
-    """The same distribution, its parameters detached."""
+def frozen(posterior: Module) -> Module:
+    """The same distribution, its parameters detached, also those of its components."""
     copied = copy.copy(posterior)
     copied.__dict__["_parameters"] = {n: p if p is None else p.detach() for n, p in posterior._parameters.items()}
+    copied.__dict__["_modules"] = {n: m if m is None else frozen(m) for n, m in posterior._modules.items()}
     return copied

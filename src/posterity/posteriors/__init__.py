@@ -8,13 +8,14 @@ from posterity.posteriors.full import Full
 from posterity.posteriors.independent import IndependentGaussian
 from posterity.posteriors.low_rank import LowRank
 from posterity.posteriors.mean_field import MeanField
+from posterity.posteriors.mixture import Mixture
 from posterity.posteriors.point import Point
 from posterity.posteriors.posterior import Posterior
 from posterity.posteriors.samples import Samples
 from posterity.posteriors.tied import Tied
 
 POSTERIORS: dict[str, type[Posterior]] = {
-    posterior.kind: posterior for posterior in (MeanField, Tied, Point, LowRank, Full, Samples)
+    posterior.kind: posterior for posterior in (MeanField, Tied, Point, LowRank, Full, Samples, Mixture)
 }
 
 
@@ -36,6 +37,7 @@ __all__ = [
     "IndependentGaussian",
     "LowRank",
     "MeanField",
+    "Mixture",
     "Point",
     "Posterior",
     "Samples",

@@ -81,6 +81,10 @@ class Posterior(nn.Module, ABC):
         """All weight vectors (K, N) there are, if they can be counted."""
         return None
 
+    def evenly(self, noise: Tensor, first: int, total: int) -> Tensor:
+        """The `noise` (S, noise_size) of draws `first`, `first` + 1, ... of `total`, made to cover q more evenly."""
+        return noise
+
     @property
     @abstractmethod
     def sd(self) -> Tensor:

@@ -73,12 +73,11 @@ def _as_inputs(x: ArrayLike | Tensor, posterior: Posterior) -> Tensor:
 
 def _draws(posterior: Posterior, samples: int, at_a_time: int, seed: int | None) -> Iterator[Tensor]:
     """The weights of all samples, in parts (at_a_time, N); a posterior of few vectors gives each of them once."""
-    support = posterior.support
+    support = posterior.support if posterior.random else posterior.mean.unsqueeze(0)
     if support is not None and samples >= len(support):
         yield from support.split(at_a_time)
         return
-    if not posterior.random:
-        samples, seed = 1, 0  # needs no noise
-    source = NoiseSource(fresh_seed() if seed is None else seed)
+    source, like = NoiseSource(fresh_seed() if seed is None else seed), posterior.mean
     for start in range(0, samples, at_a_time):
-        yield draw(posterior, source, min(at_a_time, samples - start))
+        noise = source.normal((min(at_a_time, samples - start), posterior.noise_size), like)
+        yield posterior.sample(posterior.evenly(noise, start, samples))

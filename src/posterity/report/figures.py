@@ -94,11 +94,13 @@ def _curves(history: Sequence[Mapping[str, float]], panels: Sequence[Panel], axi
     figure, all_axes = row(len(panels), width=width, height=3.1)
     for axes, (label, keys) in zip(all_axes, panels, strict=True):
         for colour, (key, name) in zip(COLOURS, keys.items(), strict=False):
-            points = [(record.get(axis, i), record[key]) for i, record in enumerate(history, 1) if key in record]
-            if points:
-                x, y = zip(*points, strict=True)
-                marker = "o" if len(points) <= 30 else ""
-                axes.plot(x, y, color=colour, label=name, linewidth=1.8, marker=marker, markersize=3.5)
+            places = [(record.get(axis, i), record) for i, record in enumerate(history, 1) if key in record]
+            # A line for each member of an ensemble, whose epochs begin anew.
+            for number, (_, each) in enumerate(itertools.groupby(places, lambda place: place[1].get("member"))):
+                x, y = zip(*((where, record[key]) for where, record in each), strict=True)
+                marker = "o" if len(x) <= 30 else ""
+                legend = "" if number else name
+                axes.plot(x, y, color=colour, label=legend, linewidth=1.8, marker=marker, markersize=3.5)
         axes.set(xlabel=axis, ylabel=label)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
         if len(keys) > 1:

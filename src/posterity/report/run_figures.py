@@ -38,7 +38,8 @@ def _tunings(history: list[EpochRecord]) -> dict[str, list[EpochRecord]]:
         tuned = {name: group["tuning"] for name, group in record.get("groups", {}).items() if "tuning" in group}
         for number, (name, measured) in enumerate(tuned.items()):
             place = f"tuning-{name}.png" if number else "tuning.png"
-            found.setdefault(place, []).append({"epoch": record["epoch"], **measured})
+            member = {"member": record["member"]} if "member" in record else {}
+            found.setdefault(place, []).append({"epoch": record["epoch"], **member, **measured})
     return found
 
 

@@ -6,6 +6,7 @@ checkpoint/        the last two
 summary.json       the results
 predictions.npz    what figures and reports are drawn from
 figures/
+member-1/ ...      histories and checkpoints of an ensemble's members; its own are written when all are trained
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from posterity.storage.lock import FileLock
 
 CONFIG, HISTORY, CHECKPOINT, SUMMARY = "config.toml", "history.jsonl", "checkpoint", "summary.json"
 PREDICTIONS, FIGURES = "predictions.npz", "figures"
+MEMBER = "member"
 LOCK = ".lock"
 BEGUN = re.compile(r"\.config\.\d+\.toml")  # what a process leaves that is killed while it writes its first file
 
@@ -46,6 +48,11 @@ class RunDirectory:
                 f"{self.path} is no longer this run's: it was removed, or made anew by another process; "
                 "nothing more is written there"
             )
+
+    def member(self, number: int) -> RunDirectory:
+        """The directory of an ensemble's member, from 1; what is there is gone on with."""
+        path = self.path / f"{MEMBER}-{number}"
+        return RunDirectory(path, resume=path.is_dir())
 
     def __enter__(self) -> RunDirectory:
         if self.path.exists() and not self.path.is_dir():
@@ -79,7 +86,7 @@ class RunDirectory:
     def _clear(self) -> None:
         for path in (self.config, self.history, self.summary, self.predictions):
             path.unlink(missing_ok=True)
-        for folder in (self.checkpoints.folder, self.figures):
+        for folder in (self.checkpoints.folder, self.figures, *self.path.glob(f"{MEMBER}-*")):
             if folder.exists():
                 shutil.rmtree(folder)
 

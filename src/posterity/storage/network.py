@@ -96,7 +96,8 @@ def load(path: str | Path, model: nn.Module) -> BayesianModule:
     if header.get("format") != FORMAT or header.get("version") != VERSION:
         found = f"{header.get('format')} {header.get('version')}"
         raise CorruptFileError(f"{path} has format {found}; this program reads {FORMAT} {VERSION}")
-    net = rebuild(header, model).to(tensors["posterior.mean"].dtype)
+    dtype = next(tensor.dtype for name, tensor in tensors.items() if name.startswith("posterior."))
+    net = rebuild(header, model).to(dtype)
     try:
         net.load_state_dict(tensors)
     except RuntimeError as error:

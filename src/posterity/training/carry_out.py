@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from rich.console import Console
 
 from posterity.bayesian import BayesianModule
+from posterity.core.errors import UsageError
 from posterity.core.randomness import derive
-from posterity.storage import History, RunDirectory, in_short
+from posterity.ensemble import ensemble, pooled
+from posterity.storage import History, RunDirectory, in_short, network_state
 from posterity.training.callbacks import Callback
 from posterity.training.loop import Training
 from posterity.training.plan import Plan
 from posterity.training.progress import ProgressDisplay
-from posterity.training.resumption import check_resumable
+from posterity.training.resumption import check_network, check_resumable, description
 from posterity.training.signals import Interrupted, SignalWatch
 
 CHECKPOINT_SECONDS = 30.0
@@ -26,7 +31,8 @@ CHECKPOINT_SECONDS = 30.0
 class FitResult:
     """The trained network and how it got there; `stopped` says why the training ended.
 
-    `averaged` is the average of its iterates, if one was asked for and there were snapshots enough for it.
+    `averaged` is the average of its iterates, if one was asked for and there were snapshots enough for it. Of an
+    ensemble `members` are the results of its members; its history has their records, with the number of the `member`.
     """
 
     net: BayesianModule
@@ -35,6 +41,7 @@ class FitResult:
     best_epoch: int | None
     seconds: float
     averaged: BayesianModule | None = None
+    members: tuple[FitResult, ...] = ()
 
     def __repr__(self) -> str:
         last = in_short(self.history[-1]) if self.history else ""
@@ -53,10 +60,10 @@ def carry_out(
     extra: Mapping[str, Any] | None = None,
 ) -> FitResult:
     """Train as planned, in an open directory if there is one; `extra` is stored in every checkpoint."""
-    kept = directory.checkpoints.read_latest() if directory is not None and directory.resume else None
-    if kept is not None:
-        own = [c for c in (*callbacks, planned.averaging) if c is not None and c.kept]
-        check_resumable(planned, kept, num_callbacks=len(own))
+    if planned.members:
+        given = {"callbacks": callbacks, "checkpoint_seconds": checkpoint_seconds, "progress": progress}
+        return _carry_out_members(net, planned, directory, dict(extra or {}), **given)
+    kept = _kept(planned, directory, callbacks)
     with SignalWatch(directory is not None) as watch, torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(planned.settings.seed, "modules"))
         history = History() if directory is None else History(directory.history, directory.confirm)
@@ -67,6 +74,72 @@ def carry_out(
         _run(training, kept, writer, watch)
     best = training.best.get("epoch") if planned.settings.patience else None
     return FitResult(net, history, training.stopped, best, training.seconds, training.averaged)
+
+
+def _kept(planned: Plan, directory: RunDirectory | None, callbacks: Sequence[Callback]) -> dict[str, Any] | None:
+    """The state to go on from, if there is one; refused if it is another training's."""
+    if directory is None or not directory.resume:
+        return None
+    kept = directory.checkpoints.read_latest()
+    if kept is not None:
+        own = [c for c in (*callbacks, planned.averaging) if c is not None and c.kept]
+        check_resumable(planned, kept, num_callbacks=len(own))
+    elif directory.member(1).path.exists():
+        raise UsageError(f"{directory.path} holds an ensemble that was begun; a run resumes only with its own network")
+    return kept
+
+
+def _carry_out_members(
+    net: BayesianModule, planned: Plan, directory: RunDirectory | None, extra: dict[str, Any], **given: Any
+) -> FitResult:
+    """Train the members one after the other; those that are trained already are only read."""
+    network = {**description(planned), "posterior": {"kind": net.posterior.kind, **net.posterior.options()}}
+    if directory is not None and directory.resume:
+        before = directory.checkpoints.read_latest()
+        if before is not None:
+            check_network(network, before["description"])
+        with warnings.catch_warnings():  # all refusals before the first step; what is said is said in its turn
+            warnings.simplefilter("ignore")
+            for number, one in enumerate(planned.members, 1):
+                _kept(one, directory.member(number), given["callbacks"])
+    results = []
+    for number, one in enumerate(planned.members, 1):
+        if given["progress"]:
+            Console(stderr=True).print(f"member {number} of {len(planned.members)}", highlight=False)
+        with directory.member(number) if directory is not None else nullcontext() as place:
+            results.append(carry_out(one.subject.net, one, place, **given))
+        one.groups.clear()  # the optimisers' states, which nobody needs any more
+    result = _together(net, results, directory)
+    if directory is not None:
+        state = {
+            "step": sum(each.history[-1]["step"] for each in results),
+            "settings": planned.settings.training_values(),
+            "description": network,
+            "data": planned.data_checksum,
+            "net": net.state_dict(),
+            "stopped": result.stopped,
+            "callbacks": [],
+            "averaged": result.averaged and network_state(result.averaged),
+            "extra": extra,
+        }
+        directory.checkpoints.write(state["step"], state, final=True)
+    return result
+
+
+def _together(net: BayesianModule, results: list[FitResult], directory: RunDirectory | None) -> FitResult:
+    """The ensemble of trained members, whose posteriors are its components already."""
+    net.prior = results[0].net.prior
+    net.likelihood = pooled([each.net.likelihood for each in results])
+    averages = [each.averaged for each in results if each.averaged is not None]
+    averaged = ensemble(averages, seed=0) if len(averages) == len(results) else None
+    history = History() if directory is None else History(directory.history, directory.confirm)
+    history.restore(0)
+    for number, each in enumerate(results, 1):
+        for record in each.history:
+            history.append({"member": number, **record})
+    history.flush()
+    stopped = "; ".join(dict.fromkeys(each.stopped for each in results))
+    return FitResult(net, history, stopped, None, sum(each.seconds for each in results), averaged, tuple(results))
 
 
 class _Writer:

@@ -8,9 +8,10 @@ loop checks no more. A refused `fit` leaves the network, the data and the disk a
 
 from __future__ import annotations
 
+import copy
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,11 +22,13 @@ from posterity.bayesian import BayesianModule
 from posterity.core.errors import DataError, UsageError
 from posterity.data import Dataset
 from posterity.data.augmentation import AUGMENTATIONS, check_augmentation
+from posterity.ensemble import member_seed, members
 from posterity.estimators import SAMPLE
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.objectives import check_estimate, check_learnable
 from posterity.objectives.estimate import kind_of
 from posterity.optim import check_schedule_options
+from posterity.posteriors import Mixture
 from posterity.priors import FlatPenalty, FromPenalty, Gaussian, Prior
 from posterity.training.averaging import OF_AVERAGES, Averaging
 from posterity.training.groups import ParameterGroup
@@ -50,6 +53,7 @@ class Plan:
     temperature: Temperature
     averaging: Averaging | None
     augment: Augmentation | None
+    members: tuple[Plan, ...] = ()  # of an ensemble, whose members are trained each by itself; the rest is the first's
 
     @cached_property
     def data_checksum(self) -> int:
@@ -71,6 +75,8 @@ def plan(
     """
     if not isinstance(net, BayesianModule):
         raise UsageError(f"fit trains a Bayesian network; make one with bayesian({type(net).__name__}(...))")
+    if isinstance(net.posterior, Mixture):
+        return _plan_members(net, train, val, settings, likelihood)
     like = net.posterior.mean
     train, val = as_dataset(train, like.dtype), None if val is None else as_dataset(val, like.dtype)
     if settings.patience and val is None:
@@ -117,6 +123,26 @@ def plan(
         Averaging.of(net, settings, method, num_data),
         None if settings.augmentation is None else AUGMENTATIONS[settings.augmentation],
     )
+
+
+def _plan_members(
+    net: BayesianModule, train: Data, val: Data | None, settings: Settings, likelihood: Likelihood | None
+) -> Plan:
+    """Each member's plan is that of the network by itself, but for its seed."""
+    if settings.learn_prior:
+        raise UsageError("learn_prior would give each member of an ensemble its own prior; they have one: leave it out")
+    dtype = net.posterior.mean.dtype
+    train, val = as_dataset(train, dtype), None if val is None else as_dataset(val, dtype)
+    plans = []
+    for number, member in enumerate(members(net), 1):
+        own = settings.model_copy(update={"seed": member_seed(settings.seed, number)})
+        plans.append(plan(member, train, val, own, likelihood=copy.deepcopy(likelihood)))
+    if plans[0].subject.deterministic:
+        raise UsageError(
+            f"the {plans[0].subject.likelihood.kind} likelihood has parameters that an optimiser trains: members would "
+            "not share them, and an ensemble has one likelihood; give one without"
+        )
+    return replace(plans[0], members=tuple(plans))
 
 
 def as_dataset(data: Data, dtype: torch.dtype) -> Dataset:

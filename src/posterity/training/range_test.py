@@ -89,6 +89,7 @@ def try_rates(
         raise UsageError(f"a range test goes from low to high in at least 10 steps, not {low} to {high} in {steps}")
     copied = copy.deepcopy(net)
     planned = plan(copied, train, None, settings.model_copy(update={**PLAIN, "epochs": steps}))
+    copied = planned.subject.net  # an ensemble's first member: all are trained at one rate
     chosen = [g for g in planned.groups if group in ("all", g.name)]
     if not chosen:
         raise unknown_name("group", group, ["all", *(g.name for g in planned.groups)])

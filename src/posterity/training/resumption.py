@@ -49,15 +49,19 @@ def check_resumable(plan: Plan, state: Mapping[str, Any], *, num_callbacks: int)
         raise UsageError(f"a run resumes only with the callbacks it began with: {found} then, {num_callbacks} now")
     if state["data"] != plan.data_checksum:
         raise UsageError("a run resumes only with the data it began with; these have other values")
-    ours, theirs = description(plan), state["description"]
+    check_network(description(plan), state["description"])
+    if plan.settings.epochs > state["settings"]["epochs"]:
+        _announce(plan.settings.epochs, state)
+
+
+def check_network(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
+    """Refuse another network than the one that a stored training has, both by their `description`."""
     for part in ours:
         if ours[part] != theirs.get(part):
             raise UsageError(
                 f"a run resumes only with the network it began with; its {part} was "
                 f"{_difference(theirs.get(part), ours[part])}"
             )
-    if plan.settings.epochs > state["settings"]["epochs"]:
-        _announce(plan.settings.epochs, state)
 
 
 def _check_settings(settings: Settings, state: Mapping[str, Any]) -> None:
