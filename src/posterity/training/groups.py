@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
 
 from posterity.core.errors import UsageError
 from posterity.optim import Schedule
@@ -46,6 +47,12 @@ class ParameterGroup:
     def gradients(self) -> list[Tensor]:
         """The gradients there are."""
         return [p.grad for p in self.parameters if p.grad is not None]
+
+    def gradient_norm(self) -> float:
+        """The Euclidean norm of all its gradients together."""
+        gradients = self.gradients()
+        # Most groups have one: then the bookkeeping for many takes longer than the norm.
+        return (torch.linalg.vector_norm(gradients[0]) if len(gradients) == 1 else get_total_norm(gradients)).item()
 
     def state(self) -> dict[str, Any]:
         """Optimiser and schedule; a shared optimiser goes with the first group."""
