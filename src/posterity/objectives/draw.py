@@ -183,10 +183,14 @@ def _add_kl(
 ) -> None:
     """The gradient in (mean, sd) plus `factor` times the KL's `at` (mean - prior_mean, sd)."""
     (shift, sd), (to_mean, to_sd) = at, out
+    if not factor:  # also because an sd that has underflowed to 0 must not make 0 / 0
+        to_mean.copy_(grad[0])
+        if to_sd is not grad[1]:
+            to_sd.copy_(grad[1])
+        return
     torch.addcmul(grad[0], shift, precision, value=factor, out=to_mean)
     torch.addcmul(grad[1], sd, precision, value=factor, out=to_sd)
-    if factor:  # without the KL, an sd that has underflowed to 0 must not make 0 / 0
-        to_sd.addcdiv_(sd.new_ones(1), sd, value=-factor)
+    to_sd.addcdiv_(sd.new_ones(1), sd, value=-factor)
 
 
 def mean_field_moments(net: BayesianModule) -> tuple[Sequence[Tensor], Sequence[Tensor], Tensor]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import get_total_norm
 
 from posterity.core.errors import UsageError
 from posterity.optim import Schedule
@@ -50,9 +49,10 @@ class ParameterGroup:
 
     def gradient_norm(self) -> float:
         """The Euclidean norm of all its gradients together."""
-        gradients = self.gradients()
-        # Most groups have one: then the bookkeeping for many takes longer than the norm.
-        return (torch.linalg.vector_norm(gradients[0]) if len(gradients) == 1 else get_total_norm(gradients)).item()
+        # Not get_total_norm, whose bookkeeping takes longer than the norm of one or two vectors.
+        norms = [torch.linalg.vector_norm(gradient) for gradient in self.gradients()]
+        whole = torch.linalg.vector_norm(torch.stack(norms)) if len(norms) > 1 else norms[0] if norms else 0.0
+        return float(whole)
 
     def state(self) -> dict[str, Any]:
         """Optimiser and schedule; a shared optimiser goes with the first group."""

@@ -14,7 +14,7 @@ Shen et al., Variational learning is effective for large deep networks, 2024 (24
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from inspect import signature
 from typing import Any
 
@@ -25,7 +25,7 @@ from posterity.core.errors import UsageError
 from posterity.objectives.draw import give_sd, sd_of
 from posterity.objectives.estimate import PATH, TOTAL
 from posterity.optim.ivon import advance, standard_deviation
-from posterity.optim.stepping import blocks, check_betas, check_not_negative, check_positive, closed
+from posterity.optim.stepping import BLOCK, check_betas, check_not_negative, check_positive, closed
 from posterity.posteriors import MeanField, rho_of
 from posterity.priors import FlatGaussian
 from posterity.training.groups import ParameterGroup
@@ -104,6 +104,7 @@ class PosteriorIVON(torch.optim.Optimizer):
         if hess_init is not None:
             check_positive("hess_init", hess_init)
         self.sizes, self.centre, self.hess_init = list(sizes), prior.centre, hess_init
+        self._pieces = [(k, min(BLOCK, n - at)) for k, n in enumerate(self.sizes) for at in range(0, n, BLOCK)]
         scales = zip(prior.precision.split(self.sizes), names, strict=True)
         self.deltas = [_one_scale(precision, name) / ess for precision, name in scales]
         settings = {"ess": ess, "beta1": beta1, "beta2": beta2, "rescale_lr": rescale_lr}
@@ -133,12 +134,11 @@ class PosteriorIVON(torch.optim.Optimizer):
         if self.centre is not None:
             mean.sub_(self.centre)
         shared = {"ess": group["ess"], "beta1": group["beta1"], "beta2": group["beta2"], "t": state["step"]}
-        vectors = (mean, state["momentum"], state["curvature"], mean.grad, rho.grad, sd, rho)
-        parts = zip(*(v.detach().split(self.sizes) for v in vectors), strict=True)
-        for tensors, delta, initial in zip(parts, self.deltas, state["initial"].tolist(), strict=True):
-            lr = group["lr"] * (initial if group["rescale_lr"] else 1.0)
-            for block in blocks(*tensors):
-                _move(*block, lr=lr, delta=delta, **shared)
+        initial = state["initial"].tolist() if group["rescale_lr"] else [1.0] * len(self.sizes)
+        scratch = mean.new_empty(2, max(size for _, size in self._pieces))
+        for part, *block in self._blocks(mean, state["momentum"], state["curvature"], mean.grad, rho.grad, sd, rho):
+            lr, delta = group["lr"] * initial[part], self.deltas[part]
+            _move(*block, scratch[:, : len(block[0])], lr=lr, delta=delta, **shared)
         if self.centre is not None:
             mean.add_(self.centre)
         self._keep(sd)
@@ -152,12 +152,16 @@ class PosteriorIVON(torch.optim.Optimizer):
         state = self.state[mean]
         if state["step"]:
             sd, expected = torch.empty_like(rho), torch.empty_like(rho)
-            parts = zip(*(v.split(self.sizes) for v in (state["curvature"], sd, expected)), strict=True)
-            for tensors in parts:
-                for block in blocks(*tensors):
-                    _follow(*block, ess=self.param_groups[0]["ess"])
+            for _, *block in self._blocks(state["curvature"], sd, expected):
+                _follow(*block, ess=self.param_groups[0]["ess"])
             if torch.equal(expected, rho):
                 self._keep(sd)
+
+    def _blocks(self, *vectors: Tensor) -> Iterator[tuple[Any, ...]]:
+        """The number of a weight tensor and corresponding blocks of the vectors, which lie in it."""
+        sizes = [size for _, size in self._pieces]
+        parts = (vector.detach().split(sizes) for vector in vectors)
+        return zip((number for number, _ in self._pieces), *parts, strict=True)
 
     def _keep(self, sd: Tensor) -> None:
         """Have the next draw take `sd` for softplus(rho)."""
@@ -180,17 +184,19 @@ def _move(
     grad_rho: Tensor,
     sd: Tensor,
     rho: Tensor,
+    scratch: Tensor,
     *,
     ess: float,
     **settings: Any,
 ) -> None:
     """One step of a block; `sd` is what its weights were drawn with, and becomes what the next are."""
+    noise_grad, spare = scratch
     if _is_small(sd):
-        noise_grad = torch.add(sd.new_tensor(0.5), sd, alpha=1 / 12).mul_(sd)
+        torch.mul(sd, 1 / 12, out=noise_grad).add_(0.5).mul_(sd)
         torch.addcmul(grad_rho, grad_rho, noise_grad, out=noise_grad)
     else:
-        noise_grad = torch.mul(grad_rho, sd).div_(torch.neg(sd).expm1_().neg_())
-    advance(mean, momentum, curvature, grad, noise_grad, ess=ess, **settings)
+        torch.mul(grad_rho, sd, out=noise_grad).div_(torch.neg(sd, out=spare).expm1_().neg_())
+    advance(mean, momentum, curvature, grad, noise_grad, spare, ess=ess, **settings)
     _follow(curvature, sd, rho, ess=ess)
 
 
