@@ -14,7 +14,6 @@ import json
 import platform
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,9 @@ def fit_steps(workload: Workload, posterior: str, settings: dict[str, Any]) -> I
 def compare(workload: Workload, *, rounds: int, inner: int) -> dict[str, Any]:
     """Ratios of the steps on one workload."""
     loops = {BASELINE: PEERS[BASELINE], FAIR: fair_steps, BARE: posterity_steps}
-    candidates: dict[str, Callable[[], Any]] = {n: on_many_batches(workload, make(workload)) for n, make in loops.items()}
+    candidates: dict[str, Callable[[], Any]] = {
+        n: on_many_batches(workload, make(workload)) for n, make in loops.items()
+    }
     for name, (posterior, settings) in FITS.items():
         candidates[name] = partial(next, fit_steps(workload, posterior, settings))
     times = measure(candidates, rounds, inner)
