@@ -73,7 +73,7 @@ def report(results: dict[str, dict[str, Any]], args: argparse.Namespace) -> str:
         [
             "# A step inside `fit`",
             "",
-            f"Written by `make bench` ({args.rounds} rounds of {args.inner} steps, batch 100; torch "
+            f"Written by `benchmarks/fit_step.py` ({args.rounds} rounds of {args.inner} steps, batch 100; torch "
             f"{torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}). Ratios to the plain "
             "PyTorch loop (Adam as it comes) in the same round: median [quartiles].",
             "",

@@ -147,7 +147,7 @@ def test_single_precision_is_double_precision_rounded(sd):
     found = []
     for dtype in (torch.float32, torch.float64):
         moved = [v.to(dtype, copy=True) for v in vectors]
-        _move(*moved, torch.empty(2, 50, dtype=dtype), **settings)
+        _move(*moved, scratch=torch.empty(2, 50, dtype=dtype), **settings)
         found.append([v.double() for v in moved])
     torch.testing.assert_close(*found, rtol=3e-6, atol=1e-6)
     double = found[1]

@@ -138,7 +138,7 @@ class PosteriorIVON(torch.optim.Optimizer):
         scratch = mean.new_empty(2, max(size for _, size in self._pieces))
         for part, *block in self._blocks(mean, state["momentum"], state["curvature"], mean.grad, rho.grad, sd, rho):
             lr, delta = group["lr"] * initial[part], self.deltas[part]
-            _move(*block, scratch[:, : len(block[0])], lr=lr, delta=delta, **shared)
+            _move(*block, scratch=scratch[:, : len(block[0])], lr=lr, delta=delta, **shared)
         if self.centre is not None:
             mean.add_(self.centre)
         self._keep(sd)
@@ -184,8 +184,8 @@ def _move(
     grad_rho: Tensor,
     sd: Tensor,
     rho: Tensor,
-    scratch: Tensor,
     *,
+    scratch: Tensor,
     ess: float,
     **settings: Any,
 ) -> None:
