@@ -35,6 +35,7 @@ check: env
 
 bench: .venv-bench/ready
 	$(BENCH)/python benchmarks/step_time.py --out docs/benchmarks
+	$(BENCH)/python benchmarks/fit_step.py --out docs/benchmarks
 
 quality: .venv-bench/ready
 	$(BENCH)/python benchmarks/posterior_quality.py --cache runs/quality --out docs/benchmarks --figure docs/figures

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import fit_step
 import optimizers
 import step_time
 from networks import WORKLOADS
@@ -46,7 +47,13 @@ def test_optimisers_are_timed():
 
 def test_steps_are_timed():
     found = step_time.compare(WORKLOADS["lenet5"], peers=[], rounds=1, inner=1, samples=2)
-    assert set(found["step"]) == {"pytorch", "posterity", *step_time.VARIANTS}
-    assert set(found["predict"]) == {"pytorch", "posterity"}
+    assert set(found["step"]) == {"pytorch", step_time.FAIR, "posterity", *step_time.VARIANTS}
+    assert set(found["predict"]) == {"pytorch", step_time.FAIR, "posterity"}
     assert "| posterity |" in step_time.table({"lenet5": found}, "step")
     assert found["milliseconds"]["posterity"] == pytest.approx(found["milliseconds"]["pytorch"], rel=100)
+
+
+def test_steps_inside_fit_are_timed():
+    found = fit_step.compare(WORKLOADS["lenet5"], rounds=1, inner=1)
+    assert set(found["step"]) == {"pytorch", step_time.FAIR, fit_step.BARE, *fit_step.FITS}
+    assert found["step"]["pytorch"].median == 1

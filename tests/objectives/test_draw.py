@@ -142,3 +142,58 @@ def test_changing_the_weights_before_backward_is_refused():
         net.posterior.mean += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         (views["3.bias"].sum() + handle).backward()
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize("prior", [pt.Laplace(0.5), pt.ScaleMixture()], ids=["laplace", "mixture"])
+def test_a_point_has_the_gradient_of_any_prior(prior, samples):
+    torch.manual_seed(0)
+    net = pt.bayesian(nn.Linear(3, 2).double(), prior=prior, posterior="point")
+    loss = lambda w, kl: torch.sin(w).mean() + 0.3 * kl  # noqa: E731
+    (ours,), (theirs,) = both(net, samples, loss)
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=0)
+
+
+def test_a_point_by_hand():
+    """c (mean - prior_mean) / prior_sd^2 beside the sum of the samples' gradients."""
+    net = pt.bayesian(nn.Linear(1, 1, bias=False).double(), prior=pt.Gaussian(0.5, mean=1.0), posterior="point")
+    with torch.no_grad():
+        net.posterior.mean.fill_(4.0)
+    views, handle = draw_with_kl(net, 2)
+    (views["weight"][0] * 5 + views["weight"][1] * 7 + 0.25 * handle).sum().backward()
+    torch.testing.assert_close(net.posterior.mean.grad, torch.tensor([5 + 7 + 0.25 * 3 / 0.25]).double())
+
+
+@pytest.mark.parametrize("prior", [pt.Gaussian(), pt.Laplace()], ids=["gaussian", "laplace"])
+def test_without_temperature_nothing_is_asked_of_a_point_s_prior(prior, monkeypatch):
+    net = pt.bayesian(nn.Linear(3, 2), prior=prior, posterior="point")
+    for name in ("log_density_by_weight", "energy_by_weight"):
+        monkeypatch.setattr(net.prior, name, None)
+    x, y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
+    pt.negative_elbo(net, pt.Categorical(), x, y, num_data=4, temperature=0.0).backward()
+    assert net.posterior.mean.grad.abs().sum() > 0
+
+
+class TestGivenSd:
+    def setup_method(self):
+        self.rho = nn.Parameter(torch.full((20,), -2.0))
+        self.sd = torch.full((20,), 0.5)
+        draw.give_sd(self.rho, self.sd)
+
+    def test_is_taken(self):
+        assert draw.sd_of(self.rho) is self.sd
+
+    def test_is_forgotten_with_its_owner(self):
+        del self.sd
+        torch.testing.assert_close(draw.sd_of(self.rho), nn.functional.softplus(self.rho))
+
+    def test_is_void_when_rho_changes(self):
+        with torch.no_grad():
+            self.rho[7] += 1  # not one of the values that are compared
+        torch.testing.assert_close(draw.sd_of(self.rho), nn.functional.softplus(self.rho))
+
+    def test_is_void_after_a_fused_optimiser(self):
+        """Which does not raise the version."""
+        self.rho.grad = torch.ones(20)
+        torch.optim.Adam([self.rho], fused=True).step()
+        torch.testing.assert_close(draw.sd_of(self.rho), nn.functional.softplus(self.rho))

@@ -9,8 +9,8 @@ from posterity.core.errors import UsageError
 from posterity.core.randomness import NoiseSource
 from posterity.objectives import PAIRS, kl_by_weight, kl_divergence
 from posterity.objectives.pairs import GENERIC, pair_of
-from posterity.posteriors import IndependentGaussian, MeanField, Point, Posterior, Tied, rho_of
-from posterity.priors import FlatGaussian, FlatLaplace
+from posterity.posteriors import IndependentGaussian, MeanField, Point, Posterior, Samples, Tied, rho_of
+from posterity.priors import FlatGaussian, FlatLaplace, Prior
 
 
 def pair(dtype=torch.float32, centred=True, n=500):
@@ -101,7 +101,9 @@ def test_a_pair_of_subclasses_has_the_way_of_the_nearest_classes():
     kinds = [(q, prior), (OtherField(q.mean, q.rho), prior), (q, OtherGaussian(prior.sd, prior.mean))]
     assert {pair_of(*each) for each in kinds} == {PAIRS[MeanField, FlatGaussian]}
     assert pair_of(Tied(q.mean, torch.zeros(1)), prior) is PAIRS[IndependentGaussian, FlatGaussian]
-    assert pair_of(Point(q.mean), prior) is PAIRS[Posterior, FlatGaussian]
+    assert pair_of(Point(q.mean), prior) is PAIRS[Point, FlatGaussian]
+    assert pair_of(Point(q.mean), FlatLaplace(prior.sd)) is PAIRS[Point, Prior]
+    assert pair_of(Samples(q.mean.detach()[None]), prior) is PAIRS[Posterior, FlatGaussian]
     assert pair_of(q, FlatLaplace(prior.sd)) is GENERIC
 
 

@@ -1,10 +1,14 @@
-"""Weights drawn from a mean-field posterior with the KL's gradient attached, written by hand.
+"""Weights drawn from a mean-field posterior, or those of a point, with the KL's gradient attached, written by hand.
 
     w = mean + sd eps,   sd = F.softplus(rho),   kl = KL(N(mean, sd^2) || N(prior_mean, prior_sd^2))
 
 For a loss L with G = dL/dw and c = dL/dkl, p = 1 / prior_sd^2:
     dL/dmean = sum_s G_s + c p (mean - prior_mean)
     dL/drho  = (sum_s G_s eps_s + c (p sd - 1 / sd)) sigmoid(rho)
+
+A point has w = mean, and kl = -log prior(mean): the first line above, or for another prior than a Gaussian
+    dL/dmean = sum_s G_s - c grad log prior(mean)
+of which the last is computed where c is not 0, by autograd.
 
 The same as autograd gives for `posterior.sample` and `kl_divergence`, at less than half the passes over the
 vector, which is what a step of a large dense network spends its time on. The gradient does not need the
@@ -14,18 +18,42 @@ gradient; whoever wants the value adds it (see elbo.Loss.kl).
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.weak import WeakIdKeyDictionary
 
 from posterity.bayesian import BayesianModule
 from posterity.core.layout import Layout
-from posterity.priors import FlatGaussian
+from posterity.priors import FlatGaussian, Prior
 
 FEW_WEIGHTS = 2**17  # below this, calls cost more than memory traffic: join the parts' gradients first
+
+
+_given = WeakIdKeyDictionary()  # by rho: a reference to its sd, and when it was its sd
+
+
+def give_sd(rho: Tensor, sd: Tensor) -> None:
+    """Spare the draws softplus(`rho`), which is `sd` but for rounding: while `rho` stays as it is and `sd` is kept."""
+    _given[rho] = weakref.ref(sd), rho._version, _some_of(rho)
+
+
+def sd_of(rho: Tensor) -> Tensor:
+    """softplus(`rho`), computed or given; not to be written to."""
+    given, version, some = _given.get(rho, (lambda: None, 0, None))
+    sd: Tensor | None = given()
+    # The version and some values, for fused optimisers do not raise the version.
+    if sd is not None and version == rho._version and sd.dtype == rho.dtype and torch.equal(some, _some_of(rho)):
+        return sd
+    return F.softplus(rho)
+
+
+def _some_of(rho: Tensor) -> Tensor:
+    return rho.detach()[:: max(1, len(rho) // 8)].clone()
 
 
 class _Draw(torch.autograd.Function):
@@ -38,7 +66,7 @@ class _Draw(torch.autograd.Function):
     def forward(
         ctx: Any, mean: Tensor, rho: Tensor, noise: Tensor, prior: FlatGaussian, layout: Layout
     ) -> tuple[Tensor, ...]:
-        sd = F.softplus(rho)
+        sd = sd_of(rho)
         ctx.save_for_backward(mean, rho, sd, noise, prior.centre)
         ctx.prior, ctx.layout, ctx.spent = prior, layout, False
         views = layout.views(torch.addcmul(mean, sd, noise))
@@ -73,6 +101,43 @@ class _Draw(torch.autograd.Function):
             _add_kl((grad, to_sd), (part_shift, part_sd), precision, factor, out=(to_mean, to_sd))
         grad_rho = torch.ops.aten.softplus_backward.grad_input(grad_sd, rho, 1, 20, grad_input=grad_sd)
         return grad_mean, grad_rho, None, None, None
+
+
+class _Point(torch.autograd.Function):
+    """mean -> its weight tensors, and the KL's handle."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, prior: Prior, layout: Layout, samples: int) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(mean)
+        ctx.prior, ctx.layout = prior, layout
+        vector = mean.detach()
+        views = layout.views(vector if samples == 1 else vector.expand(samples, -1))
+        return (*views.values(), mean.new_zeros(()))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (mean,) = ctx.saved_tensors
+        layout, prior, factor = ctx.layout, ctx.prior, float(grads[-1])
+        flats = [entry.flat(grad) for entry, grad in zip(layout.entries, grads, strict=False)]
+        flats = [flat if flat.dim() == 1 else flat.sum(0) for flat in flats]
+        if not factor:
+            return torch.cat(flats), None, None, None
+        if not isinstance(prior, FlatGaussian):
+            return torch.cat(flats).add_(_energy_gradient(mean, prior), alpha=factor), None, None, None
+        joined = torch.empty_like(mean)
+        shift = mean if prior.centre is None else mean - prior.centre
+        parts = (v.split(layout.sizes) for v in (shift, joined))
+        for grad, precision, at, to in zip(flats, prior.precisions(layout), *parts, strict=True):
+            torch.addcmul(grad, at, precision, value=factor, out=to)
+        return joined, None, None, None
+
+
+def _energy_gradient(mean: Tensor, prior: Prior) -> Tensor:
+    with torch.enable_grad():
+        at = mean.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(prior.energy_by_weight(at).sum(), at)
+    return gradient
 
 
 class _Moments(torch.autograd.Function):
@@ -118,10 +183,14 @@ def _add_kl(
 ) -> None:
     """The gradient in (mean, sd) plus `factor` times the KL's `at` (mean - prior_mean, sd)."""
     (shift, sd), (to_mean, to_sd) = at, out
+    if not factor:  # also because an sd that has underflowed to 0 must not make 0 / 0
+        to_mean.copy_(grad[0])
+        if to_sd is not grad[1]:
+            to_sd.copy_(grad[1])
+        return
     torch.addcmul(grad[0], shift, precision, value=factor, out=to_mean)
     torch.addcmul(grad[1], sd, precision, value=factor, out=to_sd)
-    if factor:  # without the KL, an sd that has underflowed to 0 must not make 0 / 0
-        to_sd.addcdiv_(sd.new_ones(1), sd, value=-factor)
+    to_sd.addcdiv_(sd.new_ones(1), sd, value=-factor)
 
 
 def mean_field_moments(net: BayesianModule) -> tuple[Sequence[Tensor], Sequence[Tensor], Tensor]:
@@ -137,4 +206,10 @@ def draw_mean_field(net: BayesianModule, samples: int) -> tuple[dict[str, Tensor
     noise = net.noise(None if samples == 1 else samples)
     inputs = (net.posterior.mean, net.posterior.rho, noise, net.prior, net.layout)
     *tensors, handle = _Draw.apply(*inputs)  # type: ignore[no-untyped-call]
+    return dict(zip(net.layout.names, tensors, strict=True)), handle
+
+
+def draw_point(net: BayesianModule, samples: int) -> tuple[dict[str, Tensor], Tensor]:
+    """The same for a point, whose samples are all equal."""
+    *tensors, handle = _Point.apply(net.posterior.mean, net.prior, net.layout, samples)  # type: ignore[no-untyped-call]
     return dict(zip(net.layout.names, tensors, strict=True)), handle

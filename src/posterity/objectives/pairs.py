@@ -27,9 +27,9 @@ from typing import Any
 from torch import Tensor
 
 from posterity.bayesian import BayesianModule
-from posterity.objectives.draw import draw_mean_field, mean_field_moments
+from posterity.objectives.draw import draw_mean_field, draw_point, mean_field_moments
 from posterity.objectives.draw_low_rank import draw_low_rank
-from posterity.posteriors import IndependentGaussian, LowRank, MeanField, Posterior
+from posterity.posteriors import IndependentGaussian, LowRank, MeanField, Point, Posterior
 from posterity.priors import FlatGaussian, Prior
 
 Views = dict[str, Tensor]
@@ -114,11 +114,27 @@ class LowRankGaussian(GaussianPrior):
         return 0.5 * (square * prior.precision - 1) - (posterior.own_sd / prior.sd).log()
 
 
+class PointPrior(Pair):
+    """A point and any prior: nothing is computed where the KL is not asked for (objectives.draw)."""
+
+    def draw(self, net: BayesianModule, samples: int) -> tuple[Views, Tensor]:
+        """See objectives.draw."""
+        return draw_point(net, samples)
+
+
+class PointGaussian(PointPrior):
+    """The same, its gradient written by hand."""
+
+    cheap = True
+
+
 GENERIC = Pair()
 PAIRS: dict[tuple[type, type], Pair] = {
     (MeanField, FlatGaussian): MeanFieldGaussian(),
     (LowRank, FlatGaussian): LowRankGaussian(),
     (IndependentGaussian, FlatGaussian): Gaussians(),
+    (Point, FlatGaussian): PointGaussian(),
+    (Point, Prior): PointPrior(),
     (Posterior, FlatGaussian): GaussianPrior(),
 }
 

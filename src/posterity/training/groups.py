@@ -47,6 +47,13 @@ class ParameterGroup:
         """The gradients there are."""
         return [p.grad for p in self.parameters if p.grad is not None]
 
+    def gradient_norm(self) -> float:
+        """The Euclidean norm of all its gradients together."""
+        # Not get_total_norm, whose bookkeeping takes longer than the norm of one or two vectors.
+        norms = [torch.linalg.vector_norm(gradient) for gradient in self.gradients()]
+        whole = torch.linalg.vector_norm(torch.stack(norms)) if len(norms) > 1 else norms[0] if norms else 0.0
+        return float(whole)
+
     def state(self) -> dict[str, Any]:
         """Optimiser and schedule; a shared optimiser goes with the first group."""
         optimizer = {} if self.index else self.optimizer.state_dict()

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.nn.utils import clip_grads_with_norm_
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import NonFiniteError
@@ -215,7 +215,7 @@ class Training:
                 raise NonFiniteError(f"step {self.step}: it made weights of {place} NaN or infinite. {ADVICE}")
 
     def _check_and_clip(self, loss: Loss) -> None:
-        self.gradient_norms = {group.name: get_total_norm(group.gradients()).item() for group in self.groups}
+        self.gradient_norms = {group.name: group.gradient_norm() for group in self.groups}
         norm = math.hypot(*self.gradient_norms.values())
         if not (math.isfinite(loss.nll.item()) and math.isfinite(norm)):
             raise non_finite(self.net, loss, self.step + 1)

@@ -10,7 +10,9 @@ from torch.nn import functional as F
 
 import posterity as pt
 from posterity.core.errors import UsageError
+from posterity.posteriors import rho_of
 from posterity.training import Settings, Training, plan
+from posterity.training.methods.ivon import _move
 
 
 def training(conjugate, net, **settings):
@@ -130,3 +132,43 @@ def test_wrong_options_on_the_command_line_leave_no_directory(train, tmp_path):
     assert "error: unknown option of optimizer 'ivon' 'weight_decay'" in done.err
     assert done.err.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("sd", [1e-6, 0.01, 0.0999, 0.1001, 3.0])
+def test_single_precision_is_double_precision_rounded(sd):
+    """On both sides of the sd up to which rho and its slope are taken from their series."""
+    torch.manual_seed(0)
+    sds = sd * (1 - 0.1 * torch.rand(50, dtype=torch.float64))
+    ess = 100.0
+    curvature = 1 / (ess * sds**2)
+    vectors = [torch.randn(50).double(), torch.randn(50).double(), curvature, torch.randn(50).double()]
+    vectors += [torch.randn(50).double() * sds / ess, sds, rho_of(sds)]  # d nll / d rho is of this size
+    settings = {"lr": 0.1, "ess": ess, "delta": 1e-4, "beta1": 0.9, "beta2": 0.9, "t": 3}
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        moved = [v.to(dtype, copy=True) for v in vectors]
+        _move(*moved, scratch=torch.empty(2, 50, dtype=dtype), **settings)
+        found.append([v.double() for v in moved])
+    torch.testing.assert_close(*found, rtol=3e-6, atol=1e-6)
+    double = found[1]
+    torch.testing.assert_close(double[5], (ess * double[2]).rsqrt())
+    torch.testing.assert_close(F.softplus(double[6]), double[5])
+
+
+@pytest.mark.parametrize("rho", [-6.0, 0.0])
+def test_resumes_to_the_last_bit_in_single_precision(check_resumption, tmp_path, rho):
+    torch.manual_seed(0)
+    data = torch.randn(60, 3), torch.randint(2, (60,))
+    network = lambda: pt.bayesian(nn.Linear(3, 2), rho=rho, init="kaiming", seed=1)  # noqa: E731
+    check_resumption(network, data, 7, tmp_path / "run", optimizer="ivon", epochs=4, batch_size=10)
+
+
+def test_a_changed_rho_is_what_is_drawn_with(conjugate):
+    """The sd that the optimiser left is not that of a rho that was moved since."""
+    net = conjugate.network()
+    one = training(conjugate, net, batch_size=10)
+    one.train_step(next(iter(one.batches)))
+    with torch.no_grad():
+        net.posterior.rho.fill_(-40.0)
+    views, _ = pt.objectives.draw_with_kl(net)
+    torch.testing.assert_close(views["weight"].flatten(), net.posterior.mean)

@@ -4,7 +4,9 @@
 
 which is the q of optim.ivon for the prior N(centre, 1 / precision), whose steps are taken here by its own `advance`.
 The gradients are those of the nll alone (IVON adds the prior by delta): with G = d nll / dw at w = mean + sd eps,
-    mean.grad = <G>,    rho.grad = <G eps> sigmoid(rho),    hence <G noise> = rho.grad sd / sigmoid(rho).
+    mean.grad = <G>,    rho.grad = <G eps> sigmoid(rho),    hence <G noise> = rho.grad sd / sigmoid(rho),
+where sigmoid(rho) = 1 - exp(-sd). In single precision and for sd <= SMALL, to rounding,
+    sd / sigmoid(rho) = 1 + sd / 2 + sd^2 / 12,    rho = log sd + sd / 2 + sd^2 / 24.
 h starts where the network's sd is, so that the first draw is from the network as it was given; or at `hess_init`.
 
 Shen et al., Variational learning is effective for large deep networks, 2024 (2402.17641), algorithm 1.
@@ -12,7 +14,7 @@ Shen et al., Variational learning is effective for large deep networks, 2024 (24
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from inspect import signature
 from typing import Any
 
@@ -20,13 +22,16 @@ import torch
 from torch import Tensor
 
 from posterity.core.errors import UsageError
+from posterity.objectives.draw import give_sd, sd_of
 from posterity.objectives.estimate import PATH, TOTAL
 from posterity.optim.ivon import advance, standard_deviation
-from posterity.optim.stepping import check_betas, check_not_negative, check_positive, closed
+from posterity.optim.stepping import BLOCK, check_betas, check_not_negative, check_positive, closed
 from posterity.posteriors import MeanField, rho_of
 from posterity.priors import FlatGaussian
 from posterity.training.groups import ParameterGroup
 from posterity.training.methods.method import Subject, WholeMethod
+
+SMALL = 0.1  # the largest sd that the series in the header are exact enough for: what they leave out is 1.4e-7
 
 
 class Ivon(WholeMethod):
@@ -99,6 +104,7 @@ class PosteriorIVON(torch.optim.Optimizer):
         if hess_init is not None:
             check_positive("hess_init", hess_init)
         self.sizes, self.centre, self.hess_init = list(sizes), prior.centre, hess_init
+        self._pieces = [(k, min(BLOCK, n - at)) for k, n in enumerate(self.sizes) for at in range(0, n, BLOCK)]
         scales = zip(prior.precision.split(self.sizes), names, strict=True)
         self.deltas = [_one_scale(precision, name) / ess for precision, name in scales]
         settings = {"ess": ess, "beta1": beta1, "beta2": beta2, "rescale_lr": rescale_lr}
@@ -124,26 +130,43 @@ class PosteriorIVON(torch.optim.Optimizer):
         mean, rho = group["params"]
         state = self.state[mean]
         state["step"] += 1
-        sd = torch.nn.functional.softplus(rho)
-        noise_grad = torch.mul(rho.grad, sd).div_(torch.sigmoid(rho))
+        sd = sd_of(rho)
         if self.centre is not None:
             mean.sub_(self.centre)
-        vectors: Sequence[Tensor] = (mean, state["momentum"], state["curvature"], mean.grad, noise_grad)
-        parts = zip(*(v.split(self.sizes) for v in vectors), strict=True)
-        for tensors, delta, initial in zip(parts, self.deltas, state["initial"].tolist(), strict=True):
-            advance(
-                *tensors,
-                lr=group["lr"] * (initial if group["rescale_lr"] else 1.0),
-                ess=group["ess"],
-                delta=delta,
-                beta1=group["beta1"],
-                beta2=group["beta2"],
-                t=state["step"],
-            )
+        shared = {"ess": group["ess"], "beta1": group["beta1"], "beta2": group["beta2"], "t": state["step"]}
+        initial = state["initial"].tolist() if group["rescale_lr"] else [1.0] * len(self.sizes)
+        scratch = mean.new_empty(2, max(size for _, size in self._pieces))
+        for part, *block in self._blocks(mean, state["momentum"], state["curvature"], mean.grad, rho.grad, sd, rho):
+            lr, delta = group["lr"] * initial[part], self.deltas[part]
+            _move(*block, scratch=scratch[:, : len(block[0])], lr=lr, delta=delta, **shared)
         if self.centre is not None:
             mean.add_(self.centre)
-        rho.copy_(rho_of(standard_deviation(state["curvature"], group["ess"])))
+        self._keep(sd)
         return loss
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from `state_dict`: where rho is as the last step left it, its sd is that step's, too."""
+        super().load_state_dict(state_dict)
+        mean, rho = self.param_groups[0]["params"]
+        state = self.state[mean]
+        if state["step"]:
+            sd, expected = torch.empty_like(rho), torch.empty_like(rho)
+            for _, *block in self._blocks(state["curvature"], sd, expected):
+                _follow(*block, ess=self.param_groups[0]["ess"])
+            if torch.equal(expected, rho):
+                self._keep(sd)
+
+    def _blocks(self, *vectors: Tensor) -> Iterator[tuple[Any, ...]]:
+        """The number of a weight tensor and corresponding blocks of the vectors, which lie in it."""
+        sizes = [size for _, size in self._pieces]
+        parts = (vector.detach().split(sizes) for vector in vectors)
+        return zip((number for number, _ in self._pieces), *parts, strict=True)
+
+    def _keep(self, sd: Tensor) -> None:
+        """Have the next draw take `sd` for softplus(rho)."""
+        self._sd = sd
+        give_sd(self.param_groups[0]["params"][1], sd)
 
     def element_rates(self, group: dict[str, Any], state: dict[str, Any]) -> Tensor:
         """lr times the initial curvature over the present one: what multiplies the average gradient."""
@@ -151,6 +174,43 @@ class PosteriorIVON(torch.optim.Optimizer):
             return torch.div(float(group["lr"]), state["curvature"])
         parts = zip(state["curvature"].split(self.sizes), state["initial"], strict=True)
         return torch.cat([float(group["lr"]) * initial / part for part, initial in parts])
+
+
+def _move(
+    mean: Tensor,
+    momentum: Tensor,
+    curvature: Tensor,
+    grad: Tensor,
+    grad_rho: Tensor,
+    sd: Tensor,
+    rho: Tensor,
+    *,
+    scratch: Tensor,
+    ess: float,
+    **settings: Any,
+) -> None:
+    """One step of a block; `sd` is what its weights were drawn with, and becomes what the next are."""
+    noise_grad, spare = scratch
+    if _is_small(sd):
+        torch.mul(sd, 1 / 12, out=noise_grad).add_(0.5).mul_(sd)
+        torch.addcmul(grad_rho, grad_rho, noise_grad, out=noise_grad)
+    else:
+        torch.mul(grad_rho, sd, out=noise_grad).div_(torch.neg(sd, out=spare).expm1_().neg_())
+    advance(mean, momentum, curvature, grad, noise_grad, spare, ess=ess, **settings)
+    _follow(curvature, sd, rho, ess=ess)
+
+
+def _follow(curvature: Tensor, sd: Tensor, rho: Tensor, *, ess: float) -> None:
+    """Set `sd` and `rho` to what the curvature says."""
+    torch.mul(curvature, ess, out=sd).rsqrt_()
+    if _is_small(sd):
+        torch.log(sd, out=rho).add_(sd, alpha=0.5).addcmul_(sd, sd, value=1 / 24)
+    else:
+        rho.copy_(rho_of(sd))
+
+
+def _is_small(sd: Tensor) -> bool:
+    return sd.dtype == torch.float32 and bool(sd.amax() <= SMALL)
 
 
 def _one_scale(precision: Tensor, name: str) -> float:
