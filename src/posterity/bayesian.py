@@ -27,8 +27,6 @@ from posterity.posteriors import Posterior, posterior_named
 from posterity.prediction import BATCH_SIZE, DEFAULT_SAMPLES, Together, draw, outputs_of, predict
 from posterity.priors import Gaussian, Prior, PriorRule
 
-DEFAULT_RHO = -5.0  # sd = 0.0067; source 000's -10 is hardly moved by a short training
-
 
 class BayesianModule(nn.Module):
     """A network, the layout of its Bayesian weights, their posterior and their prior."""
@@ -169,17 +167,18 @@ def bayesian(
 
     `prior` is a rule such as `Gaussian("kaiming")`, or just a Gaussian's scale. `posterior` is the family:
     "mean_field", "tied" (`share`: "all" or "layer"), "low_rank" (`rank` deviations) or "point"; `options` are its own.
-    The means start by `init`: "module" (its present weights), "uniform", "kaiming", "xavier", "glorot", or weights by
-    name (posterity.initialisation). The standard deviations start at softplus(`rho`), or at `relative_sd` times the
-    prior's or, with `relative_to` "init", times those that the means were drawn with. `select` names the Bayesian
-    weights (patterns such as "fc.*", or a predicate of name and parameter); the others stay ordinary parameters.
+    The means start by `init`: "module" (its present weights), "uniform", "kaiming", "xavier", "glorot", "torch", or
+    weights by name (posterity.initialisation). The standard deviations start at a tenth of the prior's, or at
+    softplus(`rho`), or at `relative_sd` times the prior's or, with `relative_to` "init", times those that the means were
+    drawn with. `select` names the Bayesian weights (patterns such as "fc.*", or a predicate of name and parameter); the
+    others stay ordinary parameters.
     """
     if isinstance(model, BayesianModule):
         raise UsageError("the network is Bayesian already")
     if rho is not None and relative_sd is not None:
         raise UsageError(f"give rho ({rho}) or relative_sd ({relative_sd}), not both")
     family = posterior_named(posterior)
-    start = Start(init, DEFAULT_RHO if rho is None else rho, relative_sd, relative_to)
+    start = Start(init, rho, relative_sd, relative_to)
     model = copy.deepcopy(model)
     layout = Layout.of(model, select)
     with torch.no_grad():

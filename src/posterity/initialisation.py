@@ -6,11 +6,14 @@
     uniform                      prior_mean + sqrt(3) sd u,    u ~ U(-1, 1)      the prior's          (source 000, 4.2)
     kaiming, xavier, glorot      sd z,    z ~ N(0, 1)                            by rule (priors.scales; 000, 2.3, 2.4)
 
-    sd = softplus(rho),    or relative_sd times the prior's sd,    or relative_sd times the sd the mean was drawn with
+    sd = relative_sd times the prior's sd (a tenth by default),    or times the sd the mean was drawn with,
+    or softplus(rho)
 
 Drawn are the tensors of at least two axes and the biases beside one (linear maps, convolutions, embeddings, recurrent
 and attention layers). Scales and shifts of norms, and other vectors, keep the module's values: zero-mean scales would
-silence the layers before them. Where sds are relative to the initialisation's, what was kept has sd = softplus(rho).
+silence the layers before them. Where sds are relative to the initialisation's, what was kept has
+sd = softplus(KEPT_RHO); where the prior has no sd (a Student-t's with two degrees of freedom), that of the default scale
+stands for it.
 """
 
 from __future__ import annotations
@@ -26,22 +29,24 @@ from torch.nn import functional as F
 from posterity.core.errors import UsageError, unknown_name
 from posterity.core.layout import Layout
 from posterity.core.randomness import generator
-from posterity.priors import SCALES, Prior
+from posterity.priors import DEFAULT_SCALE, SCALES, Prior
 from posterity.priors.scales import sd_of
 
 MODULE, UNIFORM = "module", "uniform"
 DRAWN = (UNIFORM, *SCALES)
 INITS = (MODULE, *DRAWN)
+DEFAULT_RELATIVE_SD = 0.1
+KEPT_RHO = -5.0
 PRIOR, INIT = "prior", "init"  # what `relative_sd` may be relative to
 Init = str | Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Start:
-    """How means and standard deviations start, see the header; `rho` counts where `relative_sd` is None."""
+    """How means and standard deviations start, see the header."""
 
     init: Init
-    rho: float
+    rho: float | None = None
     relative_sd: float | None = None
     relative_to: str = PRIOR
 
@@ -50,7 +55,7 @@ class Start:
             raise unknown_name("init (or give weights by name)", self.init, INITS)
         if not isinstance(self.init, (str, Mapping)):
             raise UsageError(f"init is a name or weights by name, not a {type(self.init).__name__}")
-        if not math.isfinite(self.rho):
+        if self.rho is not None and not math.isfinite(self.rho):
             raise UsageError(f"rho must be a number, not {self.rho}; sd = softplus(rho)")
         if self.relative_sd is not None and not (math.isfinite(self.relative_sd) and self.relative_sd > 0):
             raise UsageError(f"relative_sd must be positive, not {self.relative_sd}")
@@ -85,10 +90,13 @@ class Start:
 
     def sds(self, model: nn.Module, layout: Layout, weights: Tensor, prior: Prior) -> Tensor:
         """The standard deviations (N,); `weights` (N,) say where they are."""
-        if self.relative_sd is not None and self.relative_to == PRIOR:
-            return self.relative_sd * prior.sd
+        if self.rho is None and self.relative_to == PRIOR:
+            usual = sd_of(DEFAULT_SCALE, layout, prior.sd)
+            factor = DEFAULT_RELATIVE_SD if self.relative_sd is None else self.relative_sd
+            return factor * torch.where(prior.sd.isfinite(), prior.sd, usual)
         # In double precision, so that the posterior finds the same rho again; not 0, of which there is none.
-        sd = F.softplus(torch.tensor(self.rho, dtype=torch.float64, device=weights.device))
+        rho = KEPT_RHO if self.rho is None else self.rho
+        sd = F.softplus(torch.tensor(rho, dtype=torch.float64, device=weights.device))
         sd = sd.clamp_min(torch.finfo(sd.dtype).tiny).expand(len(weights))
         if self.relative_sd is None:
             return sd

@@ -34,6 +34,6 @@ def evaluate_command(
     if json:
         print_json({"run": str(run), **record.evaluation})
         return
-    print_metrics(f"{record.run.model} on {record.run.dataset}, {samples} weight samples", record.columns())
+    print_metrics(f"{record.run.network_name} on {record.run.dataset}, {samples} weight samples", record.columns())
     for figure in figures:
         note(f"figure: {figure}")

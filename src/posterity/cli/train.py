@@ -40,7 +40,7 @@ def train_command(
         print_json({"run": str(out), "key": run.key, "stopped": record.summary["stopped"], **record.numbers()})
     else:
         note(f"finished: {record.summary['stopped']}; results in {out}")
-        print_metrics(f"{run.model} on {run.dataset}, test data", record.columns())
+        print_metrics(f"{run.network_name} on {run.dataset}, test data", record.columns())
     for warning in record.warnings:
         note(f"warning: {warning}")
 

@@ -17,7 +17,7 @@ from posterity.core.randomness import derive, generator
 from posterity.data import Dataset, Standardisation, Task
 from posterity.ensemble import ensemble, member_seed
 from posterity.experiments.run import Run
-from posterity.models import build_model, check_model_options
+from posterity.models import build_model, check_model_options, default_model
 from posterity.posteriors import POSTERIORS
 from posterity.priors import PriorRule, build_prior, check_prior_options
 from posterity.training.plan import default_likelihood
@@ -54,12 +54,13 @@ def load_test(run: Run) -> Dataset:
 
 def build_module(run: Run, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
     """The run's plain network."""
+    name, usual = default_model(input_shape) if run.model is None else (run.model, {})
     if run.model_options:
-        check_model_options(run.model, run.model_options)
+        check_model_options(name, run.model_options)
     hidden: dict[str, Any] = {} if run.hidden is None else {"hidden": run.hidden}
     if hidden and "hidden" in run.model_options:
         raise UsageError(f"give hidden ({run.hidden}) or the option of that name among model_options, not both")
-    return build_model(run.model, input_shape, num_outputs, **run.model_options, **hidden)
+    return build_model(name, input_shape, num_outputs, **{**usual, **run.model_options, **hidden})
 
 
 def build_network(run: Run, dataset: Dataset) -> BayesianModule:
@@ -82,7 +83,7 @@ def _build_one(run: Run, dataset: Dataset) -> BayesianModule:
             model,
             prior=_prior(run),
             posterior=run.posterior,
-            rho=None if run.relative_sd is not None else run.rho,
+            rho=run.rho,
             relative_sd=run.relative_sd,
             relative_to=run.relative_to,
             init=run.init,

@@ -17,14 +17,13 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import AfterValidator, ValidationError
 
-from posterity.bayesian import DEFAULT_RHO
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.data import resolve_dataset
-from posterity.initialisation import INIT, INITS, MODULE
+from posterity.initialisation import DEFAULT_RELATIVE_SD, INIT, INITS, MODULE
 from posterity.initialisation import PRIOR as OF_PRIOR
-from posterity.models import MODELS
+from posterity.models import IMAGES, MODELS, TABLES
 from posterity.posteriors import POSTERIORS
-from posterity.priors import SCALES, SHAPES
+from posterity.priors import DEFAULT_SCALE, SCALES, SHAPES
 from posterity.storage import write_text
 from posterity.training.settings import (
     DATA,
@@ -45,7 +44,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SCHEMA = 1  # grows when a default changes (tests/experiments/defaults.json holds them together)
+SCHEMA = 2  # grows when a default changes (tests/experiments/defaults.json holds them together)
 NOTHING = "(none)"  # stands for None in a file: TOML has nothing for it
 STARTED = [name for name, family in POSTERIORS.items() if family.trainable]
 
@@ -64,7 +63,9 @@ class Run(Settings):
     train_rows: int | None = setting(None, DATA, "rows to train on, drawn from all by the seed; all by default", ge=2)
     val_fraction: float = setting(0.1, STOPPING, "share of the training data held out", ge=0, lt=1)
 
-    model: Annotated[str, one_of("model", MODELS)] = setting("lenet5", NETWORK, f"the network: {', '.join(MODELS)}")
+    model: Annotated[str | None, one_of("model", MODELS)] = setting(
+        None, NETWORK, f"the network: {', '.join(MODELS)}; by default {IMAGES} for images, {TABLES} for tables"
+    )
     hidden: tuple[int, ...] | None = setting(
         None, NETWORK, "widths of an mlp's hidden layers, such as 400,400; a mean-field network has one"
     )
@@ -78,7 +79,7 @@ class Run(Settings):
 
     prior: Annotated[str, one_of("prior", SHAPES)] = setting("gaussian", PRIOR, f"its shape: {', '.join(SHAPES)}")
     prior_scale: Annotated[float | str, number_or("prior scale", SCALES)] = setting(
-        "kaiming", PRIOR, f"its sd: a number, {', '.join(SCALES)}; that of a mixture's wide part"
+        DEFAULT_SCALE, PRIOR, f"its sd: a number, {', '.join(SCALES)}; that of a mixture's wide part"
     )
     prior_mean: Annotated[float | str, number_or("prior mean", ("pretrained",), least=-math.inf)] = setting(
         0.0, PRIOR, "its mean: a number, or pretrained: the first values of the means"
@@ -93,8 +94,10 @@ class Run(Settings):
     posterior_options: Options = setting(
         {}, POSTERIOR, "its own options, such as rank=8 (low_rank) or share=layer (tied)"
     )
-    rho: float = setting(DEFAULT_RHO, POSTERIOR, "initial rho of every weight: sd = softplus(rho)")
-    relative_sd: float | None = setting(None, POSTERIOR, "initial sd relative to another, instead of rho", gt=0)
+    rho: float | None = setting(None, POSTERIOR, "initial rho of every weight: sd = softplus(rho)")
+    relative_sd: float | None = setting(
+        None, POSTERIOR, f"initial sd relative to another, instead of rho; {DEFAULT_RELATIVE_SD:g} by default", gt=0
+    )
     relative_to: Annotated[str, one_of("relative_to", (OF_PRIOR, INIT))] = setting(
         OF_PRIOR, POSTERIOR, "what it is relative to: the prior's sd, or that of the means' init"
     )
@@ -102,6 +105,11 @@ class Run(Settings):
     deterministic: tuple[str, ...] = setting(
         (), POSTERIOR, "weights that are not Bayesian, by name patterns such as 0.*,*.bias"
     )
+
+    @property
+    def network_name(self) -> str:
+        """For headings: the model that was named, or that the data decide."""
+        return self.model or "network"
 
     @property
     def key(self) -> str:

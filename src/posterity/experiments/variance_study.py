@@ -33,7 +33,7 @@ class VarianceStudy:
     @property
     def title(self) -> str:
         """What was measured."""
-        return f"{self.run.model} on {self.run.dataset}, batch of {self.rows}, {self.draws} draws"
+        return f"{self.run.network_name} on {self.run.dataset}, batch of {self.rows}, {self.draws} draws"
 
 
 def study_variance(given: dict[str, Any], *, draws: int = DRAWS, trained: Path | None = None) -> VarianceStudy:

@@ -4,8 +4,8 @@
 
     fixed    s is given
     learnt   s = softplus(rho), one for each target
-    input    the network gives 2k outputs: k means, then k numbers r, s = unit (softplus(r) + MIN_SD); a training sets the
-             unit, 1 before, to the targets' spread, so that s starts there
+    input    the network gives 2k outputs: k means, then k numbers r, s = unit (softplus(r) + MIN_SD); a training sets
+             the unit, 1 before, to the targets' spread, so that s starts there
 
 Variance of the predictive = aleatoric mean_s s^2 + epistemic Var_s[z].
 
@@ -16,10 +16,10 @@ residuals, whatever the targets' scale, and follows them. In a loop of one's own
 Limits: share = 1 is the batch's own best s; of targets that are met exactly it stays LEAST of their spread.
 
 At its end a training `settle`s learnt and input-dependent noise: its own residuals r are smaller than those of new
-data, since the weights follow them. In units of what the temperature leaves of it, the spread of an output is the
-leverage of its datum (for a linear network exactly: of N(0, T s^2 (X'X + ..)^-1) the output at x has T s^2 leverage), and
+data, since the weights follow them. How far is the leverage of a datum, which the spread of its output shows: for a
+linear network, whose q has the covariance T s^2 (X'X + ..)^-1, the variance of an output is T s^2 times it. Hence
     l = mean_n Var_q[z_n] / (T s_n^2),    s^2 <- (1 + l)^2 mean r^2 - mean Var_q[z]    (in units of s_n for input noise)
-To first order in l this is Akaike's final prediction error, (1 + l) / (1 - l) mean r^2, which has a pole at l = 1. The
+To first order in l it is Akaike's final prediction error, (1 + l) / (1 - l) mean r^2, which has a pole at l = 1. The
 second term is what the predictive adds by itself. Limits: many data for each weight, l -> 0: the residuals themselves.
 """
 
@@ -111,11 +111,16 @@ class GaussianNoise(Likelihood):
         sd = torch.lerp(variance, best, share).sqrt().maximum(least)
         self.rho.copy_(rho_of(sd))
 
+    @property
+    def settles(self) -> bool:
+        """Unless the noise was given."""
+        return isinstance(self.noise, str)
+
     @torch.no_grad()
     def settle(self, prediction: Prediction, y: Tensor, temperature: float) -> None:
         """The noise of new data, from a `prediction` at the training's own (n, k), see the header."""
         assert isinstance(prediction, RealPrediction)
-        if not isinstance(self.noise, str) or prediction.samples is None or len(prediction.samples) < 2:
+        if not self.settles or prediction.samples is None or len(prediction.samples) < 2:
             return
         noise = prediction.aleatoric_sd.double()
         spread = prediction.samples.double().var(0) / noise.square()

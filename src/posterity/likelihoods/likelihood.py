@@ -45,6 +45,11 @@ class Likelihood(nn.Module, ABC):
     def begin(self, y: Tensor) -> None:
         """What it takes from the targets (n, ...) of a training before its first step."""
 
+    @property
+    def settles(self) -> bool:
+        """Whether `settle` does anything."""
+        return False
+
     def settle(self, prediction: Prediction, y: Tensor, temperature: float) -> None:
         """What it takes from the trained network's `prediction` at its own data, when the training has ended."""
 

@@ -22,6 +22,13 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "cnn": cnn,
     "mean-field": mean_field,
 }
+IMAGES, TABLES = "lenet5", "mlp"  # what is taken where none is named
+TABLE_HIDDEN = (50,)  # of that mlp
+
+
+def default_model(input_shape: Sequence[int]) -> tuple[str, dict[str, Any]]:
+    """Name and options of the network for such inputs."""
+    return (IMAGES, {}) if len(input_shape) == 3 else (TABLES, {"hidden": TABLE_HIDDEN})
 
 
 def model_options(name: str) -> dict[str, Any]:
@@ -48,11 +55,14 @@ def _known(name: str) -> dict[str, Option]:
 
 
 __all__ = [
+    "IMAGES",
     "MODELS",
+    "TABLES",
     "MeanFieldNet",
     "build_model",
     "check_model_options",
     "cnn",
+    "default_model",
     "lenet5",
     "mean_field",
     "mlp",

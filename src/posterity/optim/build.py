@@ -15,12 +15,16 @@ from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound
 from posterity.optim.yellowfin import YellowFin
 
+# A step of Adam has the size of its rate, whatever the gradient's: rho has further to go than a mean.
+SD_RATIO = 10.0
+
 
 @dataclass(frozen=True)
 class Recipe:
     """An optimiser's class, its default rate, the settings that differ from the class's own, those it must be given.
 
-    A `joint` one tunes itself from the gradients of all groups together.
+    A `joint` one tunes itself from the gradients of all groups together. `sd_ratio` is the rate of standard deviations
+    relative to that of means, where none is given.
     """
 
     make: Callable[..., torch.optim.Optimizer]
@@ -28,6 +32,7 @@ class Recipe:
     settings: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     joint: bool = False
+    sd_ratio: float = 1.0
 
 
 def _own(make: Callable[..., torch.optim.Optimizer], *needs: str, **settings: Any) -> Recipe:
@@ -37,12 +42,12 @@ def _own(make: Callable[..., torch.optim.Optimizer], *needs: str, **settings: An
 
 OPTIMIZERS: dict[str, Recipe] = {
     "sgd": Recipe(torch.optim.SGD, 1e-2, {"momentum": 0.9, "fused": True}),
-    "adam": Recipe(torch.optim.Adam, 1e-3, {"fused": True}),
-    "amsgrad": Recipe(torch.optim.Adam, 1e-3, {"fused": True, "amsgrad": True}),
-    "adamw": Recipe(torch.optim.AdamW, 1e-3, {"fused": True}),
+    "adam": Recipe(torch.optim.Adam, 3e-3, {"fused": True}, sd_ratio=SD_RATIO),
+    "amsgrad": Recipe(torch.optim.Adam, 3e-3, {"fused": True, "amsgrad": True}, sd_ratio=SD_RATIO),
+    "adamw": Recipe(torch.optim.AdamW, 3e-3, {"fused": True}, sd_ratio=SD_RATIO),
     "adagrad": Recipe(torch.optim.Adagrad, 1e-2, {"fused": True}),
     "rmsprop": Recipe(torch.optim.RMSprop, 1e-3),
-    "radam": Recipe(torch.optim.RAdam, 1e-3),
+    "radam": Recipe(torch.optim.RAdam, 3e-3, sd_ratio=SD_RATIO),
     "adabound": _own(AdaBound),
     "amsbound": _own(AdaBound, amsbound=True),
     "yellowfin": replace(_own(YellowFin), joint=True),

@@ -7,7 +7,7 @@ from posterity.priors.penalised import FlatPenalty, FromPenalty
 from posterity.priors.penalties import PENALTIES, VARIANCES, penalty_factor
 from posterity.priors.prior import Prior, PriorRule
 from posterity.priors.scale_mixture import FlatMixture, ScaleMixture
-from posterity.priors.scales import SCALES, kaiming
+from posterity.priors.scales import DEFAULT_SCALE, SCALES, kaiming
 from posterity.priors.shapes import KINDS, SHAPES, build_prior, check_prior_options, prior_options
 from posterity.priors.student import FlatStudentT, StudentT
 from posterity.priors.tabulated import FlatTabulated, Tabulated
@@ -15,6 +15,7 @@ from posterity.priors.tabulated import FlatTabulated, Tabulated
 PRIORS: dict[str, type[Prior]] = {**KINDS, FlatParts.kind: FlatParts}
 
 __all__ = [
+    "DEFAULT_SCALE",
     "PENALTIES",
     "PRIORS",
     "SCALES",

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from posterity.core.layout import Layout
 from posterity.priors.prior import Prior
-from posterity.priors.scales import centre_of, scale_rule, sd_of
+from posterity.priors.scales import DEFAULT_SCALE, centre_of, scale_rule, sd_of
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -30,7 +30,7 @@ HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 class Gaussian:
     """What a user asks for: N(mean, scale^2), to be bound to a network's layout."""
 
-    scale: float | str | Callable[[int, int], float] = "kaiming"
+    scale: float | str | Callable[[int, int], float] = DEFAULT_SCALE
     mean: float | str | Mapping[str, Tensor] = 0.0
 
     def __post_init__(self) -> None:

@@ -19,14 +19,14 @@ from torch import Tensor
 from posterity.core.layout import Layout
 from posterity.priors.expectations import expected_abs
 from posterity.priors.location_scale import LocationScale
-from posterity.priors.scales import centre_of, scale_rule, sd_of
+from posterity.priors.scales import DEFAULT_SCALE, centre_of, scale_rule, sd_of
 
 
 @dataclass(frozen=True)
 class Laplace:
     """What a user asks for: a Laplace distribution with standard deviation `scale` around `mean`."""
 
-    scale: float | str | Callable[[int, int], float] = "kaiming"
+    scale: float | str | Callable[[int, int], float] = DEFAULT_SCALE
     mean: float | str | Mapping[str, Tensor] = 0.0
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ from posterity.core.layout import Layout
 from posterity.priors.expectations import in_chunks, legendre
 from posterity.priors.gaussian import HALF_LOG_2PI
 from posterity.priors.prior import Prior
-from posterity.priors.scales import centre_of, scale_rule, sd_of
+from posterity.priors.scales import DEFAULT_SCALE, centre_of, scale_rule, sd_of
 
 LEGENDRE = {torch.float64: 96}  # nodes: error below 1e-8, a spike a thousand times narrower included
 FEW = 48  # nodes in lower precision: error below 1e-4
@@ -44,7 +44,7 @@ class ScaleMixture:
     """
 
     pi: float = 0.5
-    sd1: float | str | Callable[[int, int], float] = "kaiming"
+    sd1: float | str | Callable[[int, int], float] = DEFAULT_SCALE
     sd2: float | str | Callable[[int, int], float] = SPIKE
     mean: float | str | Mapping[str, Tensor] = 0.0
 

@@ -3,6 +3,9 @@
 kaiming: sqrt(2 / ((1 + a^2) n_in))       a = 0 for plain ReLU (source 000's eq. 2.3.2, corrected)
 xavier:  sqrt(2 / (n_in + n_out))
 glorot:  sqrt(1 / n_in)
+torch:   sqrt(1 / (3 n_in))               where PyTorch's own initialisation draws from; the default
+
+A prior as wide as the initialisation is source 004's principle: what a network is before it sees data.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ SCALES: dict[str, Callable[[int, int], float]] = {
     "kaiming": lambda n_in, n_out: math.sqrt(2 / n_in),
     "xavier": lambda n_in, n_out: math.sqrt(2 / (n_in + n_out)),
     "glorot": lambda n_in, n_out: math.sqrt(1 / n_in),
+    "torch": lambda n_in, n_out: math.sqrt(1 / (3 * n_in)),
 }
+DEFAULT_SCALE = "torch"
 
 
 def kaiming(negative_slope: float = 0.0) -> Callable[[int, int], float]:

@@ -19,7 +19,7 @@ from posterity.priors.laplace import FlatLaplace, Laplace
 from posterity.priors.penalised import FlatPenalty
 from posterity.priors.prior import Prior, PriorRule
 from posterity.priors.scale_mixture import FlatMixture, mixture
-from posterity.priors.scales import kaiming
+from posterity.priors.scales import DEFAULT_SCALE, kaiming
 from posterity.priors.student import FlatStudentT, StudentT
 from posterity.priors.tabulated import FlatTabulated
 
@@ -45,14 +45,14 @@ def check_prior_options(name: str, options: dict[str, Any]) -> None:
     check_options(f"prior '{name}'", options, _known(name))
 
 
-def build_prior(name: str, *, scale: float | str = "kaiming", mean: float | str = 0.0, **options: Any) -> PriorRule:
+def build_prior(name: str, *, scale: float | str = DEFAULT_SCALE, mean: float | str = 0.0, **options: Any) -> PriorRule:
     """A prior by its name; `scale` is its standard deviation (a mixture's wide part's), `mean` may be "pretrained"."""
     if options or name not in SHAPES:
         check_prior_options(name, options)
     if isinstance(mean, str) and mean != "pretrained":
         raise UsageError(f"a prior's mean is a number or 'pretrained', not '{mean}'")
     slope = options.pop("slope", SLOPE.default)
-    if slope and scale != "kaiming":
+    if slope and scale != DEFAULT_SCALE:
         raise UsageError(f"slope ({slope}) goes with prior scale 'kaiming', not with {scale}")
     return SHAPES[name](scale=kaiming(slope) if slope else scale, mean=mean, **options)
 

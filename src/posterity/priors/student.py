@@ -25,7 +25,7 @@ from posterity.core.errors import UsageError
 from posterity.core.layout import Layout
 from posterity.priors.expectations import in_chunks
 from posterity.priors.location_scale import LocationScale
-from posterity.priors.scales import centre_of, scale_rule, sd_of
+from posterity.priors.scales import DEFAULT_SCALE, centre_of, scale_rule, sd_of
 
 STEP, FIRST, LAST = 0.35, -52, 11  # of log t: from 1e-8 to 47; further down where weights are far out
 
@@ -34,7 +34,7 @@ STEP, FIRST, LAST = 0.35, -52, 11  # of log t: from 1e-8 to 47; further down whe
 class StudentT:
     """What a user asks for: a Student-t distribution with standard deviation `scale` around `mean`."""
 
-    scale: float | str | Callable[[int, int], float] = "kaiming"
+    scale: float | str | Callable[[int, int], float] = DEFAULT_SCALE
     df: float = 4.0
     mean: float | str | Mapping[str, Tensor] = 0.0
 

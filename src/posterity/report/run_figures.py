@@ -15,7 +15,7 @@ from posterity.storage import EpochRecord
 def write_figures(record: Record) -> list[Path]:
     """All figures of one run, in its folder."""
     folder = record.folder / "figures"
-    return [*write_training_figures(record), *write_evaluation_figures(folder, {record.run.model: record})]
+    return [*write_training_figures(record), *write_evaluation_figures(folder, {record.run.network_name: record})]
 
 
 def write_training_figures(record: Record) -> list[Path]:

@@ -10,7 +10,7 @@ and the best factor is
     wanted = sqrt(N / force).
 Standard deviations that still are what an initialisation made them, too small, want many times what they have.
 
-Antithetic pairs of draws and some of the rows suffice, since the gradient at the mean cancels in a pair. The noise is of
+Antithetic pairs of draws and some of the rows suffice, since the gradient at the mean cancels in a pair. The noise is
 its own: a training that is measured stays what it is.
 """
 
@@ -26,7 +26,7 @@ from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Dataset
 from posterity.likelihoods import Likelihood
 
-ROWS = 1000  # of the training data, at most
+ROWS = 500  # of the training data, at most
 PAIRS = 8  # of antithetic draws
 TOLERANCE = 1.5  # factors beyond it, or below its inverse, are worth a word
 LIMIT = 1e3  # largest factor that is told: a force that vanishes, or pushes, wants any spread
@@ -54,17 +54,17 @@ def wanted_spread(
     return {ALL: _factor(len(forces), forces.sum())} | {n: _factor(sizes[n], force) for n, force in by_layer.items()}
 
 
-def arrival_warning(wanted: dict[str, float]) -> str | None:
+def arrival_warnings(wanted: dict[str, float]) -> list[str]:
     """What to say where the spread is not where it should be."""
     factor = wanted[ALL]
     if 1 / TOLERANCE <= factor <= TOLERANCE:
-        return None
-    return (
-        f"the standard deviations have not arrived: the ELBO wants about {factor:.2g} times what they are, so that the "
+        return []
+    return [
+        f"the standard deviations have not arrived (the ELBO wants about {factor:.2g} times what they are): the "
         "uncertainty is still that of their start. Train for longer (epochs), or raise their rate (lr_sd)"
-    )
+    ]
 
 
 def _factor(size: Tensor | int, force: Tensor) -> float:
-    ratio = float(size) / max(force.item(), 0.0) if force.item() > 0 else math.inf
+    ratio = float(size) / force.item() if force.item() > 0 else math.inf
     return float(f"{min(math.sqrt(ratio), LIMIT):.4g}")

@@ -50,7 +50,7 @@ class Averaging(Callback):
                 f"from those of '{kind}' does not change: take average 'swa', or no average_restart"
             )
         batches = math.ceil(num_data / settings.batch_size)
-        steps, every = settings.epochs * batches, settings.average_every or batches
+        steps, every = settings.length * batches, settings.average_every or batches
         start = round(settings.average_start * steps)
         planned = steps // every - start // every
         if planned < average.needed:

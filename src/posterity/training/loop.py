@@ -24,6 +24,7 @@ from posterity.metrics import brief_score
 from posterity.objectives import Loss, MovingBaseline, kl_by_weight, kl_weights, learn_scale, negative_elbo
 from posterity.objectives.baseline import MOVING
 from posterity.storage import EpochRecord, History, network_like, network_state
+from posterity.training.arrival import arrival_warnings, wanted_spread
 from posterity.training.callbacks import Callback
 from posterity.training.diagnostics import ADVICE, group_diagnostics, health_warnings, non_finite, signal_to_noise
 from posterity.training.groups import step_groups
@@ -31,6 +32,7 @@ from posterity.training.plan import Plan
 from posterity.training.resumption import description
 
 NOISE_STEPS = 20  # that a learnt noise is averaged over, at least; an epoch's, if they are more
+SETTLED_ROWS = 2000  # of the training data that the noise of new data is judged by, at most
 DONE = "epochs"  # why a training stops that was not stopped before its end
 
 
@@ -49,6 +51,7 @@ class Training:
         self.train, self.val, self.groups = plan.train, plan.val, plan.groups
         self.likelihood = net.likelihood = plan.subject.likelihood
         net.prior = plan.subject.prior
+        self.likelihood.begin(plan.train.y)
         self.description = description(plan)
         plan.method.begin(self.groups)
         self.history = History() if history is None else history
@@ -58,7 +61,7 @@ class Training:
         self.augmentation = generator(settings.seed, "augmentation")
         net.noise_source = NoiseSource(derive(settings.seed, "training"))
         self.batches = Batches(self.num_data, plan.subject.batch_size, generator(settings.seed, "batches"))
-        self.total_steps = settings.epochs * self.batches.num_batches
+        self.total_steps = settings.length * self.batches.num_batches
         self.kl_weights = kl_weights(self.batches.num_batches, settings.kl_decay).tolist()
         self.step = 0
         self.sums = {"rows": 0.0, "nll": 0.0, "score": 0.0}
@@ -137,16 +140,33 @@ class Training:
             record |= {f"val_{k}": v for k, v in self.validate(self.net).items()}
             self._keep_best(record)
         self.sums = dict.fromkeys(self.sums, 0.0)
-        if not self.stopped and self.epoch >= self.settings.epochs:
+        if not self.stopped and self.epoch >= self.settings.length:
             self.stop(DONE)
         for group in self.groups:
             group.schedule.observe(record)
         for callback in self.callbacks:
             callback.on_epoch(self, record)
+        if self.stopped:
+            self._settle(record)
         self.history.append(record)
-        if self.stopped and self.settings.patience and self.best:
-            self.net.load_state_dict(self.best["net"])
         return record
+
+    def _settle(self, record: EpochRecord) -> None:
+        """What is left to do when the last step was taken: the best weights, the noise of new data, a last look."""
+        if self.settings.patience and self.best:
+            self.net.load_state_dict(self.best["net"])
+        temperature, seed = self.temperature_at(max(self.step - 1, 0)), self.settings.seed
+        for net in filter(None, (self.net, self.averaged)):
+            assert net.likelihood is not None
+            if temperature and net.posterior.random and net.likelihood.settles:
+                x, y = self.train.x[:SETTLED_ROWS], self.train.y[:SETTLED_ROWS]
+                prediction = net.predict(x, seed=derive(seed, "settling"))
+                net.likelihood.settle(prediction, y, temperature)
+        record |= self.likelihood.learnt()
+        if temperature and self.net.posterior.random:
+            wanted = wanted_spread(self.net, self.likelihood, self.train, temperature=temperature, seed=seed)
+            record["sd_wanted"] = wanted
+            record["warnings"] += arrival_warnings(wanted)
 
     def validate(self, net: BayesianModule) -> dict[str, float]:
         """The scores of `net`, this training's or its average, on the validation data after this epoch."""
@@ -182,7 +202,7 @@ class Training:
         """Go on from `state`, which is one of this plan's (training.resumption)."""
         self.step, self.sums, self.best = state["step"], dict(state["sums"]), state["best"]
         self.stopped = state["stopped"]
-        if self.stopped == DONE and self.settings.epochs > state["settings"]["epochs"]:
+        if self.stopped == DONE and self.settings.length > state["settings"]["epochs"]:
             self.stopped = ""  # there are more epochs now
         self.net.load_state_dict(state["net"])
         for group, kept in zip(self.groups, state["groups"], strict=True):

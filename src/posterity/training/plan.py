@@ -107,6 +107,7 @@ def plan(
     if settings.learn_prior:
         check_learnable(net.posterior, prior)
     num_data = len(train.x)
+    settings = settings.model_copy(update={"epochs": settings.num_epochs(num_data)})
     subject = Subject(net, prior, likelihood, settings, num_data, min(settings.batch_size, num_data))
     method.refuse(subject)
     if settings.schedule_options or settings.schedule_sd_options:

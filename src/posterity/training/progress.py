@@ -46,12 +46,12 @@ class ProgressDisplay(Callback):
         state = f"nll {sums['nll'] / sums['rows']:.4f}  kl {loss.kl.item():.4g}"
         if training.train.task != "regression":
             state += f"  accuracy {sums['score'] / sums['rows']:.2%}"
-        label = f"epoch {training.epoch + 1}/{training.settings.epochs}"
+        label = f"epoch {training.epoch + 1}/{training.settings.length}"
         self._bar.update(self._task, description=label, completed=training.step, state=state)
 
     def on_epoch(self, training: Training, record: EpochRecord) -> None:
         """One line."""
-        epochs = training.settings.epochs
+        epochs = training.settings.length
         self.console.print(
             f"epoch {record['epoch']:>{len(str(epochs))}}/{epochs}  {in_short(record)}  {record['seconds']:.1f} s",
             highlight=False,

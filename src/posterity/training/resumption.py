@@ -50,8 +50,8 @@ def check_resumable(plan: Plan, state: Mapping[str, Any], *, num_callbacks: int)
     if state["data"] != plan.data_checksum:
         raise UsageError("a run resumes only with the data it began with; these have other values")
     check_network(description(plan), state["description"])
-    if plan.settings.epochs > state["settings"]["epochs"]:
-        _announce(plan.settings.epochs, state)
+    if plan.settings.length > state["settings"]["epochs"]:
+        _announce(plan.settings.length, state)
 
 
 def check_network(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:

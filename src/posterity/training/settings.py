@@ -21,8 +21,8 @@ from posterity.core.errors import PosterityError, UsageError, unknown_name
 from posterity.data.augmentation import AUGMENTATIONS
 from posterity.estimators import ESTIMATORS, SAMPLE
 from posterity.objectives import BASELINES, GRADIENTS
-from posterity.objectives.tempering import SHAPES, TEMPERATURES, UNTEMPERED, TemperatureRule, temperature_rule
-from posterity.optim import OPTIMIZERS, SCHEDULES
+from posterity.objectives.tempering import AUTO_TAU, SHAPES, TEMPERATURES, Auto, TemperatureRule, temperature_rule
+from posterity.optim import OPTIMIZERS, SCHEDULES, SD_RATIO
 from posterity.priors import PENALTIES, VARIANCES
 from posterity.training.methods import METHODS
 
@@ -30,6 +30,8 @@ DATA, NETWORK, PRIOR, POSTERIOR = "Data", "Network", "Prior", "Posterior"
 OPTIMISER, SDS, AVERAGING = "Optimiser", "Optimiser of the standard deviations", "Averaging"
 TEMPERATURE, GRADIENT, STOPPING = "Temperature", "Gradient", "Stopping, validation and seed"
 PANELS = (DATA, NETWORK, PRIOR, POSTERIOR, OPTIMISER, SDS, AVERAGING, TEMPERATURE, GRADIENT, STOPPING)  # in this order
+
+LEAST_EPOCHS, LEAST_STEPS = 20, 4000  # of a training whose length was not given
 
 Options = dict[str, bool | int | float | str | tuple[float, ...]]
 
@@ -69,7 +71,12 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    epochs: int = setting(20, OPTIMISER, "passes over the training data", ge=1)
+    epochs: int | None = setting(
+        None,
+        OPTIMISER,
+        f"passes over the training data; by default {LEAST_EPOCHS}, or as many as make {LEAST_STEPS} steps",
+        ge=1,
+    )
     batch_size: int = setting(100, OPTIMISER, "rows in a batch", ge=1)
     augmentation: Annotated[str | None, one_of("augmentation", AUGMENTATIONS)] = setting(
         None, OPTIMISER, f"random changes of the images in each batch: {', '.join(AUGMENTATIONS)}"
@@ -92,7 +99,12 @@ class Settings(BaseModel):
         None, SDS, "optimiser of the standard deviations; as the means' by default"
     )
     lr_sd: float | None = setting(None, SDS, "learning rate of the standard deviations", gt=0)
-    lr_ratio: float | None = setting(None, SDS, "the same as a multiple of lr", gt=0)
+    lr_ratio: float | None = setting(
+        None,
+        SDS,
+        f"the same as a multiple of lr; by default {SD_RATIO:g} with adam, amsgrad, adamw and radam, 1 with others",
+        gt=0,
+    )
     optimizer_sd_options: Options = setting(
         {}, SDS, "their optimiser's own settings, added to the means' if it is theirs"
     )
@@ -133,12 +145,13 @@ class Settings(BaseModel):
     learn_prior: bool = setting(False, PRIOR, "set the prior's scale by empirical Bayes after each epoch")
 
     temperature: Annotated[float | str, number_or("temperature", TEMPERATURES)] = setting(
-        UNTEMPERED, TEMPERATURE, f"factor on the KL: a number, {' or '.join(TEMPERATURES)}"
+        Auto.kind, TEMPERATURE, f"factor on the KL: a number (1 is Bayes' rule), {' or '.join(TEMPERATURES)}"
     )
-    tau: float = setting(
-        1.0,
+    tau: float | None = setting(
+        None,
         TEMPERATURE,
-        "factor of a rule: tau * data / weights (per-weight), tau * data / neurons (per-neuron)",
+        f"factor of a rule: min(1, tau * data / weights) (auto; {AUTO_TAU:g} by default), tau * data / weights "
+        "(per-weight; 1), tau * data / neurons (per-neuron; 1)",
         ge=0,
     )
     temperature_warmup: float = setting(0.0, TEMPERATURE, "epochs in which the temperature is ramped up from 0", ge=0)
@@ -190,6 +203,18 @@ class Settings(BaseModel):
         """What the four settings of the temperature say together."""
         shape = self.temperature_warmup_shape
         return temperature_rule(self.temperature, tau=self.tau, warmup=self.temperature_warmup, shape=shape)
+
+    def num_epochs(self, num_data: int) -> int:
+        """The epochs that were given, or those of a training of `num_data` rows."""
+        if self.epochs is not None:
+            return self.epochs
+        return max(LEAST_EPOCHS, math.ceil(LEAST_STEPS / math.ceil(num_data / self.batch_size)))
+
+    @property
+    def length(self) -> int:
+        """The epochs of a training that is planned."""
+        assert self.epochs is not None
+        return self.epochs
 
     def schedule_of(self, *, sd: bool) -> tuple[str, dict[str, Any]]:
         """Name and options of the means' schedule, or of the standard deviations'."""

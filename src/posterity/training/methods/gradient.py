@@ -42,9 +42,12 @@ class GroupRecipe:
         same = settings.optimizer_sd is None or settings.optimizer_sd == settings.optimizer
         options = {**(settings.optimizer_options if same else {}), **settings.optimizer_sd_options}
         lr = settings.lr_sd
+        name = settings.optimizer_sd or settings.optimizer
         if lr is None:
-            lr = settings.lr_ratio * mean_lr if settings.lr_ratio is not None else (mean_lr if same else None)
-        return cls(settings.optimizer_sd or settings.optimizer, lr, options, *settings.schedule_of(sd=True))
+            recipe = OPTIMIZERS[name]
+            ratio = recipe.sd_ratio if settings.lr_ratio is None else settings.lr_ratio
+            lr = ratio * (mean_lr if same or settings.lr_ratio is not None else recipe.lr)
+        return cls(name, lr, options, *settings.schedule_of(sd=True))
 
 
 class Gradient(Method):
@@ -91,7 +94,7 @@ class Gradient(Method):
             options = recipe.schedule_options
             if SCHEDULES[recipe.schedule].watches:  # each group what it can change
                 options = {"metric": "kl" if name == SD else "nll", **options}
-            schedule = build_schedule(recipe.schedule, epochs=settings.epochs, **options)
+            schedule = build_schedule(recipe.schedule, epochs=settings.length, **options)
             built.append(ParameterGroup(name, made, schedule, len(made.param_groups) - 1))
         return built
 

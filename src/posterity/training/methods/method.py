@@ -125,6 +125,6 @@ class WholeMethod(Method):
             optimizers[DETERMINISTIC] = build_optimizer("adam", [{"params": subject.deterministic}])
         name, course = settings.schedule_of(sd=False)
         return [
-            ParameterGroup(group, made, build_schedule(name, epochs=settings.epochs, **course))
+            ParameterGroup(group, made, build_schedule(name, epochs=settings.length, **course))
             for group, made in optimizers.items()
         ]
