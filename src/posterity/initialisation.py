@@ -11,9 +11,8 @@
 
 Drawn are the tensors of at least two axes and the biases beside one (linear maps, convolutions, embeddings, recurrent
 and attention layers). Scales and shifts of norms, and other vectors, keep the module's values: zero-mean scales would
-silence the layers before them. Where sds are relative to the initialisation's, what was kept has
-sd = softplus(KEPT_RHO); where the prior has no sd (a Student-t's with two degrees of freedom), that of the default scale
-stands for it.
+silence the layers before them. Where sds are relative to the initialisation's, what was kept has softplus(KEPT_RHO);
+where the prior has no sd (a Student-t's with two degrees of freedom), that of the default scale stands for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`posterity`: train, evaluate, predict, range-test, gradient-variance, penalty, data, demo.
+"""`posterity`: train, evaluate, predict, uci, range-test, gradient-variance, penalty, data, demo.
 
 Exit codes: 0 ok, 1 the run failed, 2 wrong usage, 4 corrupt or untrusted file, 130 and 143 on signals.
 Results go to stdout (with --json as JSON), everything else to stderr.
@@ -13,7 +13,7 @@ from typing import Any, cast
 import typer
 
 from posterity import __version__
-from posterity.cli import gradient_variance, range_test, train
+from posterity.cli import gradient_variance, range_test, train, uci
 from posterity.cli.data import data_app
 from posterity.cli.demo import demo
 from posterity.cli.evaluate import evaluate_command
@@ -34,6 +34,7 @@ app.command("train")(train.COMMAND)
 app.command("evaluate")(evaluate_command)
 app.command("predict")(predict_command)
 app.command("range-test")(range_test.COMMAND)
+app.command("uci")(uci.COMMAND)
 app.command("penalty")(penalty_command)
 app.command("gradient-variance")(gradient_variance.COMMAND)
 app.command("demo")(demo)

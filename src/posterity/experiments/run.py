@@ -61,7 +61,7 @@ class Run(Settings):
         None, DATA, "what a file's targets are, where they do not show it: classification, binary or regression"
     )
     train_rows: int | None = setting(None, DATA, "rows to train on, drawn from all by the seed; all by default", ge=2)
-    val_fraction: float = setting(0.1, STOPPING, "share of the training data held out", ge=0, lt=1)
+    val_fraction: float = setting(0.0, STOPPING, "share of the training data held out", ge=0, lt=1)
 
     model: Annotated[str | None, one_of("model", MODELS)] = setting(
         None, NETWORK, f"the network: {', '.join(MODELS)}; by default {IMAGES} for images, {TABLES} for tables"

@@ -71,10 +71,18 @@ class History(Sequence[EpochRecord]):
 
 
 def in_short(record: EpochRecord) -> str:
-    """A record's losses and scores, in one line."""
-    hidden = ("epoch", "step", "temperature", "seconds")
-    shown = {k: v for k, v in record.items() if isinstance(v, float) and k not in hidden}
-    return "  ".join(f"{k} {v:.2%}" if k.endswith("accuracy") else f"{k} {v:.4g}" for k, v in shown.items())
+    """A record's scores in one line: of the training data, and of the validation data if there are some."""
+    shown = {"nll": "nll {:.4g}", "accuracy": "accuracy {:.2%}", "rmse": "rmse {:.4g}", "noise": "noise {:.3g}"}
+    parts = []
+    for prefix, name in (("", "training"), ("val_", "validation"), ("val_average_", "average")):
+        found = [form.format(record[prefix + key]) for key, form in shown.items() if _number(record.get(prefix + key))]
+        if found:
+            parts.append(f"{name}: {', '.join(found)}")
+    return "  ".join(parts)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, float)
 
 
 def read_history(path: Path) -> list[EpochRecord]:

@@ -11,12 +11,13 @@ from posterity.objectives import Loss
 from posterity.storage import EpochRecord, in_short
 from posterity.training.callbacks import Callback
 from posterity.training.loop import Training
+from posterity.training.words import in_words
 
 REFRESH_SECONDS = 0.25
 
 
 class ProgressDisplay(Callback):
-    """Shows nll, kl, accuracy and the time left."""
+    """Shows nll, accuracy or error, and the time left; at the end, what was used and why."""
 
     kept = False
 
@@ -38,14 +39,13 @@ class ProgressDisplay(Callback):
             self._bar.start()
 
     def on_step(self, training: Training, loss: Loss) -> None:
-        """Refresh a few times a second; the KL is computed only then."""
+        """Refresh a few times a second."""
         if self._bar is None or time.monotonic() - self._shown < REFRESH_SECONDS:
             return
         self._shown = time.monotonic()
         sums = training.sums
-        state = f"nll {sums['nll'] / sums['rows']:.4f}  kl {loss.kl.item():.4g}"
-        if training.train.task != "regression":
-            state += f"  accuracy {sums['score'] / sums['rows']:.2%}"
+        state, score = f"nll {sums['nll'] / sums['rows']:.4f}", sums["score"] / sums["rows"]
+        state += f"  rmse {score**0.5:.4g}" if training.train.task == "regression" else f"  accuracy {score:.2%}"
         label = f"epoch {training.epoch + 1}/{training.settings.length}"
         self._bar.update(self._task, description=label, completed=training.step, state=state)
 
@@ -68,3 +68,5 @@ class ProgressDisplay(Callback):
             self._bar.update(self._task, completed=training.step)
             self._bar.stop()
             self._bar = None
+        if training.stopped and training.history:
+            self.console.print(in_words(training.plan, training.history[-1]), highlight=False, soft_wrap=True)

@@ -1,0 +1,47 @@
+"""A training in one line for people: what was used, and why."""
+
+from __future__ import annotations
+
+from posterity.objectives.tempering import Auto
+from posterity.storage import EpochRecord
+from posterity.training.arrival import ALL
+from posterity.training.groups import SD
+from posterity.training.plan import Plan
+
+
+def in_words(plan: Plan, record: EpochRecord) -> str:
+    """How the network was trained, after its last `record`."""
+    subject, settings = plan.subject, plan.settings
+    posterior = subject.net.posterior
+    kind = posterior.kind.replace("_", "-")
+    parts = [
+        f"trained a {kind} posterior over {subject.net.num_weights:,} weights on {subject.num_data:,} data",
+        f"{settings.optimizer}, rate {plan.groups[0].base_lr:g}{_sd_rate(plan)}, {settings.schedule}",
+        _temperature(plan, record),
+        _spread(record) if posterior.random else "one weight vector: no uncertainty of the weights",
+    ]
+    if isinstance(record.get("noise"), float):
+        parts.append(f"noise {record['noise']:.3g} in the targets' units of training")
+    return "; ".join(part for part in parts if part)
+
+
+def _sd_rate(plan: Plan) -> str:
+    rates = [group.base_lr for group in plan.groups if group.name == SD]
+    return f" ({rates[0]:g} for the standard deviations)" if rates else ""
+
+
+def _temperature(plan: Plan, record: EpochRecord) -> str:
+    rule, temperature = plan.settings.temperature_rule, record["temperature"]
+    if not isinstance(rule, Auto):
+        return f"temperature {temperature:.3g}"
+    sizes = f"{plan.subject.num_data} data / {plan.subject.net.num_weights} weights"
+    return (
+        f"temperature {temperature:.3g} = min(1, {rule.tau:g} x {sizes}), since a KL of so many weights drowns the data"
+    )
+
+
+def _spread(record: EpochRecord) -> str:
+    wanted = record.get("sd_wanted")
+    if wanted is None:
+        return ""
+    return f"standard deviations within {max(wanted[ALL], 1 / wanted[ALL]):.2g} times of where the ELBO wants them"
