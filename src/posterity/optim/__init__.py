@@ -4,7 +4,7 @@ from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound, AMSBound
 from posterity.optim.build import (
     OPTIMIZERS,
-    SD_RATIO,
+    SD_RATE,
     Recipe,
     build_optimizer,
     check_optimizer_options,
@@ -30,7 +30,7 @@ __all__ = [
     "IVON",
     "OPTIMIZERS",
     "SCHEDULES",
-    "SD_RATIO",
+    "SD_RATE",
     "SGLD",
     "AMSBound",
     "AdaBayes",

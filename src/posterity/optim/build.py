@@ -15,16 +15,17 @@ from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound
 from posterity.optim.yellowfin import YellowFin
 
-# A step of Adam has the size of its rate, whatever the gradient's: rho has further to go than a mean.
-SD_RATIO = 10.0
+SD_RATE = (
+    0.03  # a step of Adam's has the size of its rate, whatever the gradient's, and rho has further to go than a mean
+)
 
 
 @dataclass(frozen=True)
 class Recipe:
     """An optimiser's class, its default rate, the settings that differ from the class's own, those it must be given.
 
-    A `joint` one tunes itself from the gradients of all groups together. `sd_ratio` is the rate of standard deviations
-    relative to that of means, where none is given.
+    A `joint` one tunes itself from the gradients of all groups together. `lr_sd` is its rate for standard deviations
+    where that is another.
     """
 
     make: Callable[..., torch.optim.Optimizer]
@@ -32,7 +33,7 @@ class Recipe:
     settings: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     joint: bool = False
-    sd_ratio: float = 1.0
+    lr_sd: float | None = None
 
 
 def _own(make: Callable[..., torch.optim.Optimizer], *needs: str, **settings: Any) -> Recipe:
@@ -42,12 +43,12 @@ def _own(make: Callable[..., torch.optim.Optimizer], *needs: str, **settings: An
 
 OPTIMIZERS: dict[str, Recipe] = {
     "sgd": Recipe(torch.optim.SGD, 1e-2, {"momentum": 0.9, "fused": True}),
-    "adam": Recipe(torch.optim.Adam, 3e-3, {"fused": True}, sd_ratio=SD_RATIO),
-    "amsgrad": Recipe(torch.optim.Adam, 3e-3, {"fused": True, "amsgrad": True}, sd_ratio=SD_RATIO),
-    "adamw": Recipe(torch.optim.AdamW, 3e-3, {"fused": True}, sd_ratio=SD_RATIO),
+    "adam": Recipe(torch.optim.Adam, 3e-3, {"fused": True}, lr_sd=SD_RATE),
+    "amsgrad": Recipe(torch.optim.Adam, 3e-3, {"fused": True, "amsgrad": True}, lr_sd=SD_RATE),
+    "adamw": Recipe(torch.optim.AdamW, 3e-3, {"fused": True}, lr_sd=SD_RATE),
     "adagrad": Recipe(torch.optim.Adagrad, 1e-2, {"fused": True}),
     "rmsprop": Recipe(torch.optim.RMSprop, 1e-3),
-    "radam": Recipe(torch.optim.RAdam, 3e-3, sd_ratio=SD_RATIO),
+    "radam": Recipe(torch.optim.RAdam, 3e-3, lr_sd=SD_RATE),
     "adabound": _own(AdaBound),
     "amsbound": _own(AdaBound, amsbound=True),
     "yellowfin": replace(_own(YellowFin), joint=True),

@@ -22,9 +22,10 @@ from posterity.data.augmentation import AUGMENTATIONS
 from posterity.estimators import ESTIMATORS, SAMPLE
 from posterity.objectives import BASELINES, GRADIENTS
 from posterity.objectives.tempering import AUTO_TAU, SHAPES, TEMPERATURES, Auto, TemperatureRule, temperature_rule
-from posterity.optim import OPTIMIZERS, SCHEDULES, SD_RATIO
+from posterity.optim import OPTIMIZERS, SCHEDULES, SD_RATE
 from posterity.priors import PENALTIES, VARIANCES
 from posterity.training.methods import METHODS
+from posterity.training.methods.gradient import SD_OPTIMIZER
 
 DATA, NETWORK, PRIOR, POSTERIOR = "Data", "Network", "Prior", "Posterior"
 OPTIMISER, SDS, AVERAGING = "Optimiser", "Optimiser of the standard deviations", "Averaging"
@@ -96,15 +97,12 @@ class Settings(BaseModel):
     clip: float | None = setting(None, OPTIMISER, "largest norm of the gradient", gt=0)
 
     optimizer_sd: Annotated[str | None, one_of("optimizer of the standard deviations", OPTIMIZERS)] = setting(
-        None, SDS, "optimiser of the standard deviations; as the means' by default"
+        None, SDS, f"optimiser of the standard deviations; {SD_OPTIMIZER} by default, or the one that tunes both"
     )
-    lr_sd: float | None = setting(None, SDS, "learning rate of the standard deviations", gt=0)
-    lr_ratio: float | None = setting(
-        None,
-        SDS,
-        f"the same as a multiple of lr; by default {SD_RATIO:g} with adam, amsgrad, adamw and radam, 1 with others",
-        gt=0,
+    lr_sd: float | None = setting(
+        None, SDS, f"learning rate of the standard deviations; {SD_RATE:g} with {SD_OPTIMIZER} by default", gt=0
     )
+    lr_ratio: float | None = setting(None, SDS, "the same as a multiple of lr", gt=0)
     optimizer_sd_options: Options = setting(
         {}, SDS, "their optimiser's own settings, added to the means' if it is theirs"
     )

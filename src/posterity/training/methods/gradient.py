@@ -2,6 +2,8 @@
 
 together     every group steps in every step (the default)
 by ratio     lr_sd = lr_ratio * lr_mean
+by default   the standard deviations are Adam's, whatever trains the means: the gradient of rho is so small that an
+             optimiser whose steps are in proportion to it would leave them where they start
 alternating  for `alternate` epochs the standard deviations stand still, for as many the rest does, and so on
 """
 
@@ -21,6 +23,8 @@ from posterity.training.methods.method import OF_SDS, Method, Subject
 if TYPE_CHECKING:
     from posterity.training.settings import Settings
 
+SD_OPTIMIZER = "adam"
+
 
 @dataclass(frozen=True)
 class GroupRecipe:
@@ -39,14 +43,14 @@ class GroupRecipe:
         if group != SD:
             plain = dict(settings.optimizer_options)
             return cls(settings.optimizer, mean_lr, plain, *settings.schedule_of(sd=False))
-        same = settings.optimizer_sd is None or settings.optimizer_sd == settings.optimizer
+        name = settings.optimizer_sd or (settings.optimizer if OPTIMIZERS[settings.optimizer].joint else SD_OPTIMIZER)
+        same = name == settings.optimizer
         options = {**(settings.optimizer_options if same else {}), **settings.optimizer_sd_options}
-        lr = settings.lr_sd
-        name = settings.optimizer_sd or settings.optimizer
+        recipe, lr = OPTIMIZERS[name], settings.lr_sd
+        if settings.lr_ratio is not None:
+            lr = settings.lr_ratio * mean_lr
         if lr is None:
-            recipe = OPTIMIZERS[name]
-            ratio = recipe.sd_ratio if settings.lr_ratio is None else settings.lr_ratio
-            lr = ratio * (mean_lr if same or settings.lr_ratio is not None else recipe.lr)
+            lr = recipe.lr_sd or (mean_lr if same else recipe.lr)
         return cls(name, lr, options, *settings.schedule_of(sd=True))
 
 
