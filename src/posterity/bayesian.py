@@ -167,8 +167,8 @@ def bayesian(
 
     `prior` is a rule such as `Gaussian("kaiming")`, or just a Gaussian's scale. `posterior` is the family:
     "mean_field", "tied" (`share`: "all" or "layer"), "low_rank" (`rank` deviations) or "point"; `options` are its own.
-    The means start by `init`: "module" (its present weights), "uniform", "kaiming", "xavier", "glorot", "torch", or
-    weights by name (posterity.initialisation). The standard deviations start at a tenth of the prior's, at
+    The means start by `init`: "module" (its present weights), "uniform", "kaiming" or another scale by rule, or weights
+    by name (posterity.initialisation). The standard deviations start at a tenth of the prior's, at
     softplus(`rho`), or at `relative_sd` times the prior's or, with `relative_to` "init", times those that the means
     were drawn with. `select` names the Bayesian weights (patterns such as "fc.*", or a predicate of name and
     parameter); the others stay ordinary parameters.

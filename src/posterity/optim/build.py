@@ -53,7 +53,7 @@ OPTIMIZERS: dict[str, Recipe] = {
     "amsbound": _own(AdaBound, amsbound=True),
     "yellowfin": replace(_own(YellowFin), joint=True),
     "adabayes": _own(AdaBayes, "batch_size"),
-    "adabayes-fp": _own(AdaBayesFP),
+    "adabayes-fp": Recipe(AdaBayesFP, 1e-2, {"lr_sgd": 0.5}),  # measured: benchmarks/defaults.py
 }
 
 

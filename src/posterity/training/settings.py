@@ -32,7 +32,7 @@ OPTIMISER, SDS, AVERAGING = "Optimiser", "Optimiser of the standard deviations",
 TEMPERATURE, GRADIENT, STOPPING = "Temperature", "Gradient", "Stopping, validation and seed"
 PANELS = (DATA, NETWORK, PRIOR, POSTERIOR, OPTIMISER, SDS, AVERAGING, TEMPERATURE, GRADIENT, STOPPING)  # in this order
 
-LEAST_EPOCHS, LEAST_STEPS = 20, 4000  # of a training whose length was not given
+LEAST_EPOCHS, LEAST_STEPS = 20, 6000  # of a training whose length was not given
 
 Options = dict[str, bool | int | float | str | tuple[float, ...]]
 
@@ -83,7 +83,7 @@ class Settings(BaseModel):
         None, OPTIMISER, f"random changes of the images in each batch: {', '.join(AUGMENTATIONS)}"
     )
     optimizer: Annotated[str, one_of("optimizer", METHODS)] = setting(
-        "adam", OPTIMISER, f"the optimiser: {', '.join(METHODS)}"
+        "adabayes-fp", OPTIMISER, f"the optimiser: {', '.join(METHODS)}"
     )
     lr: float | None = setting(None, OPTIMISER, "learning rate; the optimiser's own by default", gt=0)
     optimizer_options: Options = setting({}, OPTIMISER, "the optimiser's own settings, such as momentum=0.8")
