@@ -100,3 +100,74 @@ def test_in_a_loop_of_ones_own_it_is_a_parameter():
     x, y = linear(20)
     pt.negative_elbo(net, likelihood, x, y, num_data=20).backward()
     assert likelihood.rho.grad.abs() > 0
+
+
+def gaussian_prediction(outputs, noise):
+    likelihood = pt.GaussianNoise(noise)
+    return likelihood.predict(outputs)
+
+
+def test_settling_by_hand():
+    """s^2 <- (1 + l)^2 mean r^2 - mean v, l = mean v / (T s^2), with the variance v of two outputs a datum."""
+    likelihood = pt.GaussianNoise("learnt")
+    outputs = torch.tensor([[[1.0], [2.0]], [[1.2], [2.4]]])  # variances 0.02 and 0.08, means 1.1 and 2.2
+    y = torch.tensor([[1.4], [2.0]])
+    s2, temperature = math.log(2) ** 2, 0.25
+    likelihood.settle(likelihood.predict(outputs), y, temperature)
+    leverage = 0.05 / (temperature * s2)
+    wanted = (1 + leverage) ** 2 * (0.3**2 + 0.2**2) / 2 - 0.05
+    assert sd_of(likelihood).item() == pytest.approx(math.sqrt(wanted), rel=1e-5)
+
+
+def test_settling_leaves_fixed_noise_and_single_draws():
+    outputs, y = torch.randn(2, 5, 1), torch.randn(5, 1)
+    fixed = pt.GaussianNoise(0.3)
+    fixed.settle(fixed.predict(outputs), y, 0.1)
+    assert fixed.predict(outputs).aleatoric_sd.unique().item() == pytest.approx(0.3)
+    learnt = pt.GaussianNoise("learnt")
+    learnt.settle(learnt.predict(outputs[:1]), y, 0.1)
+    assert learnt.rho.item() == 0.0
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.1, 0.01])
+def test_settled_noise_is_that_of_new_data(temperature):
+    """A linear network with 40 weights for 100 data: its residuals are 0.77 of the noise; of the exact q it is found."""
+    g = torch.Generator().manual_seed(3)
+    x, w = torch.randn(100, 40, generator=g).double(), torch.randn(40, 1, generator=g).double()
+    found = []
+    for _ in range(20):
+        y = x @ w + TRUE * torch.randn(100, 1, generator=g).double()
+        best = torch.linalg.lstsq(x, y).solution
+        likelihood = pt.GaussianNoise("learnt").double()
+        likelihood.adapt((x @ best)[None], y, 1.0)
+        rms = sd_of(likelihood).item()
+        root = torch.linalg.cholesky(temperature * rms**2 * torch.linalg.inv(x.T @ x))
+        draws = best + root @ torch.randn(64, 40, 1, generator=g).double()
+        likelihood.settle(likelihood.predict(x @ draws), y, temperature)
+        found.append(sd_of(likelihood).item() / TRUE)
+        assert rms < 0.95 * TRUE
+    # new residuals: sqrt(1 + 40/100 ...) times the noise for a random design; less what the spread itself adds
+    assert 0.95 < sum(found) / len(found) < 1.35
+
+
+def test_input_noise_starts_at_the_spread_of_the_targets():
+    likelihood = pt.GaussianNoise("input")
+    y = 50 * torch.randn(200, 1)
+    likelihood.begin(y)
+    assert likelihood.unit.item() == pytest.approx(y.std(correction=0).item())
+    once = likelihood.unit.clone()
+    likelihood.begin(3 * y)  # trained before: what its outputs mean stays
+    assert torch.equal(likelihood.unit, once)
+
+
+def test_input_noise_arrives_in_the_targets_own_units():
+    """Noise of 30 and of 90 in two halves, targets around 1000, as a user gives them."""
+    g = torch.Generator().manual_seed(0)
+    x = torch.rand(600, 1, generator=g) * 2 - 1
+    y = 100 * x + torch.where(x < 0, 30.0, 90.0) * torch.randn(600, 1, generator=g)
+    net = pt.bayesian(
+        nn.Sequential(nn.Linear(1, 30), nn.Tanh(), nn.Linear(30, 2)), likelihood=pt.GaussianNoise("input"), seed=0
+    )
+    pt.fit(net, (x, y), seed=0)
+    noise = net.predict(torch.tensor([[-0.5], [0.5]]), seed=0).aleatoric_sd.flatten()
+    assert 24 < noise[0] < 40 and 70 < noise[1] < 115

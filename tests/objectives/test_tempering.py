@@ -10,7 +10,7 @@ from torch import nn
 import posterity as pt
 from posterity.core.errors import UnknownNameError, UsageError
 from posterity.models import mean_field, mlp
-from posterity.objectives.tempering import as_rule, hidden_neurons, temperature_rule
+from posterity.objectives.tempering import AUTO_TAU, as_rule, hidden_neurons, temperature_rule
 from posterity.training import Settings
 
 
@@ -185,3 +185,12 @@ def test_unknown_names_suggest_the_nearest():
         Settings.of(temperature="per_weights")
     with pytest.raises(UnknownNameError, match="Did you mean 'cosine'"):
         pt.warm_up(1.0, epochs=2, shape="cosin")
+
+
+def test_auto_by_hand():
+    """min(1, tau p / N), never above Bayes' rule."""
+    net = pt.bayesian(mlp((3,), 2, hidden=(4, 5)))  # 53 weights
+    assert value(pt.auto(0.5), net, 53) == 0.5
+    assert value(pt.auto(0.5), net, 10 * 53) == 1.0
+    assert value(pt.auto(), net, 53) == value("auto", net, 53) == AUTO_TAU
+    assert temperature_rule("auto", tau=0.3) == pt.auto(0.3)

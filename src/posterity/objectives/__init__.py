@@ -6,7 +6,7 @@ from posterity.objectives.empirical import check_learnable, learn_scale
 from posterity.objectives.estimate import GRADIENTS, check_estimate
 from posterity.objectives.mean_field_limit import elbo_gap, exact_elbo, limit_functional, output_moments
 from posterity.objectives.pairs import PAIRS, Pair, draw_with_kl, kl_by_weight, kl_divergence
-from posterity.objectives.tempering import per_neuron, per_weight, temperature_rule, warm_up
+from posterity.objectives.tempering import auto, per_neuron, per_weight, temperature_rule, warm_up
 from posterity.objectives.variance import GradientVariance, gradient_variance
 from posterity.objectives.weighting import kl_weights
 
@@ -18,6 +18,7 @@ __all__ = [
     "Loss",
     "MovingBaseline",
     "Pair",
+    "auto",
     "check_estimate",
     "check_learnable",
     "draw_with_kl",

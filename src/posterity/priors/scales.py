@@ -4,7 +4,7 @@ kaiming: sqrt(2 / ((1 + a^2) n_in))       a = 0 for plain ReLU (source 000's eq.
 xavier:  sqrt(2 / (n_in + n_out))
 glorot:  sqrt(1 / n_in)
 torch:   sqrt(1 / (3 n_in))               that of PyTorch's own initialisation
-narrow:  sqrt(1 / (12 n_in))              half of it; the default, chosen by measurement together with the temperature
+narrow:  sqrt(1 / (20 n_in))              0.4 of that; the default, chosen by measurement together with the temperature
 
 At a temperature T below 1 a prior that is sqrt(T) as wide pulls the means as much as the whole one does at T = 1.
 """
@@ -25,7 +25,7 @@ SCALES: dict[str, Callable[[int, int], float]] = {
     "xavier": lambda n_in, n_out: math.sqrt(2 / (n_in + n_out)),
     "glorot": lambda n_in, n_out: math.sqrt(1 / n_in),
     "torch": lambda n_in, n_out: math.sqrt(1 / (3 * n_in)),
-    "narrow": lambda n_in, n_out: math.sqrt(1 / (12 * n_in)),
+    "narrow": lambda n_in, n_out: math.sqrt(1 / (20 * n_in)),
 }
 DEFAULT_SCALE = "narrow"
 

@@ -32,6 +32,7 @@ ADVICE = "Try a lower lr (a tenth), clip=1.0, a lower initial rho, or look for e
 QUANTILES = (0.1, 0.5, 0.9)
 COLLAPSED = 1e-3  # nats for each weight
 DWARFS = 10.0  # times the nll
+FAR = 10.0  # from 1, for the spread of targets
 NO_BETTER = 0.99  # times the constant's
 AT_MOST = 2**16  # weights that quantiles are taken over
 
@@ -70,12 +71,19 @@ def health_warnings(
     temperature: float,
 ) -> list[str]:
     """What a person should look at; `score` is the accuracy, or the mean square error."""
+    found = []
+    spread = train.y.std(0, correction=0).mean().item() if train.task == "regression" else 1.0
+    if not 1 / FAR < spread < FAR:
+        found.append(
+            f"the targets have a spread of {spread:.3g}, which weights of a usual size do not reach: standardise them "
+            "(posterity.Standardisation), and rescale the predictions (Prediction.rescaled)"
+        )
     if not net.posterior.random:
-        return []
+        return found
     sizes: dict[str, int] = {}
     for entry in net.layout.entries:
         sizes[entry.layer] = sizes.get(entry.layer, 0) + entry.size
-    found = [
+    found += [
         f"layer {layer}: the posterior has collapsed to the prior ({kl:.2g} nats in {sizes[layer]} weights)"
         for layer, kl in kl_by_layer.items()
         if kl < COLLAPSED * sizes[layer]

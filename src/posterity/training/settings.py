@@ -100,7 +100,10 @@ class Settings(BaseModel):
         None, SDS, f"optimiser of the standard deviations; {SD_OPTIMIZER} by default, or the one that tunes both"
     )
     lr_sd: float | None = setting(
-        None, SDS, f"learning rate of the standard deviations; {SD_RATE:g} with {SD_OPTIMIZER} by default", gt=0
+        None,
+        SDS,
+        f"learning rate of the standard deviations; by default {SD_RATE:g}, less where batches are many",
+        gt=0,
     )
     lr_ratio: float | None = setting(None, SDS, "the same as a multiple of lr", gt=0)
     optimizer_sd_options: Options = setting(

@@ -3,12 +3,15 @@
 together     every group steps in every step (the default)
 by ratio     lr_sd = lr_ratio * lr_mean
 by default   the standard deviations are Adam's, whatever trains the means: the gradient of rho is so small that an
-             optimiser whose steps are in proportion to it would leave them where they start
+             optimiser whose steps are in proportion to it would leave them where they start. Their rate is Adam's
+             lr_sd min(1, FEW / M)^(1/3) for M batches in an epoch: the more there are, the less a batch's gradient of
+             rho says of the mean of all, and the more its noise shakes them
 alternating  for `alternate` epochs the standard deviations stand still, for as many the rest does, and so on
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from posterity.training.settings import Settings
 
 SD_OPTIMIZER = "adam"
+FEW = 20  # batches
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class GroupRecipe:
     schedule_options: dict[str, Any]
 
     @classmethod
-    def of(cls, group: str, settings: Settings) -> GroupRecipe:
+    def of(cls, group: str, settings: Settings, num_batches: int) -> GroupRecipe:
         """What the settings say of the group `group`."""
         mean_lr = OPTIMIZERS[settings.optimizer].lr if settings.lr is None else settings.lr
         if group != SD:
@@ -49,8 +53,10 @@ class GroupRecipe:
         recipe, lr = OPTIMIZERS[name], settings.lr_sd
         if settings.lr_ratio is not None:
             lr = settings.lr_ratio * mean_lr
+        if lr is None and recipe.lr_sd is not None:
+            lr = recipe.lr_sd * min(1.0, FEW / num_batches) ** (1 / 3)
         if lr is None:
-            lr = recipe.lr_sd or (mean_lr if same else recipe.lr)
+            lr = mean_lr if same else recipe.lr
         return cls(name, lr, options, *settings.schedule_of(sd=True))
 
 
@@ -86,7 +92,7 @@ class Gradient(Method):
         for name, members in parameters.items():
             if not members:
                 continue
-            recipe = GroupRecipe.of(name, settings)
+            recipe = GroupRecipe.of(name, settings, math.ceil(subject.num_data / subject.batch_size))
             same = (recipe.optimizer, repr(sorted(recipe.options.items())))
             if same in shared:
                 made = shared[same]
