@@ -132,7 +132,9 @@ def test_as_settings_and_back(rule, expected):
 
 
 def test_settings_that_do_not_go_together():
-    with pytest.raises(UsageError, match=r"tau \(0.5\) goes with temperature per-weight or per-neuron, not with 0.1"):
+    with pytest.raises(
+        UsageError, match=r"tau \(0.5\) goes with temperature auto or per-weight or per-neuron, not with 0.1"
+    ):
         temperature_rule(0.1, tau=0.5)
     with pytest.raises(UnknownNameError, match="Did you mean 'cosine'"):
         temperature_rule(0.1, shape="cosin")

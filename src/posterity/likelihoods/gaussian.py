@@ -18,9 +18,10 @@ Limits: share = 1 is the batch's own best s; of targets that are met exactly it 
 At its end a training `settle`s learnt and input-dependent noise: its own residuals r are smaller than those of new
 data, since the weights follow them. How far is the leverage of a datum, which the spread of its output shows: for a
 linear network, whose q has the covariance T s^2 (X'X + ..)^-1, the variance of an output is T s^2 times it. Hence
-    l = mean_n Var_q[z_n] / (T s_n^2),    s^2 <- (1 + l)^2 mean r^2 - mean Var_q[z]    (in units of s_n for input noise)
+    l = mean_n Var_q[z_n] / (T s_n^2),    s^2 <- (1 + l)^2 mean r^2 - T l s^2    (in units of s_n for input noise)
 To first order in l it is Akaike's final prediction error, (1 + l) / (1 - l) mean r^2, which has a pole at l = 1. The
-second term is what the predictive adds by itself. Limits: many data for each weight, l -> 0: the residuals themselves.
+second term is what the predictive adds by itself. The leverages of all data sum to no more than the number of weights:
+l is at most N / n (`most`). Limits: many data for each weight, l -> 0: the residuals themselves.
 """
 
 from __future__ import annotations
@@ -117,16 +118,16 @@ class GaussianNoise(Likelihood):
         return isinstance(self.noise, str)
 
     @torch.no_grad()
-    def settle(self, prediction: Prediction, y: Tensor, temperature: float) -> None:
+    def settle(self, prediction: Prediction, y: Tensor, *, temperature: float, most: float) -> None:
         """The noise of new data, from a `prediction` at the training's own (n, k), see the header."""
         assert isinstance(prediction, RealPrediction)
         if not self.settles or prediction.samples is None or len(prediction.samples) < 2:
             return
         noise = prediction.aleatoric_sd.double()
         spread = prediction.samples.double().var(0) / noise.square()
-        excess = 1 + (spread / temperature).mean(0)
+        leverage = (spread / temperature).mean(0).clamp_max(most)
         residuals = ((y - prediction.mean).double() / noise).square().mean(0)
-        factor = (excess.square() * residuals - spread.mean(0)).clamp_min(LEAST**2).sqrt()
+        factor = (residuals * (1 + leverage).square() - temperature * leverage).clamp_min(LEAST**2).sqrt()
         if self.noise == "input":
             self.unit.mul_(factor)
         else:

@@ -50,8 +50,11 @@ class Likelihood(nn.Module, ABC):
         """Whether `settle` does anything."""
         return False
 
-    def settle(self, prediction: Prediction, y: Tensor, temperature: float) -> None:
-        """What it takes from the trained network's `prediction` at its own data, when the training has ended."""
+    def settle(self, prediction: Prediction, y: Tensor, *, temperature: float, most: float) -> None:
+        """What it takes from the trained network's `prediction` at its own data, when the training has ended.
+
+        `most` is the number of weights for each datum.
+        """
 
     def learnt(self) -> dict[str, Any]:
         """What an epoch's record says of it."""

@@ -161,7 +161,8 @@ class Training:
             if temperature and net.posterior.random and net.likelihood.settles:
                 x, y = self.train.x[:SETTLED_ROWS], self.train.y[:SETTLED_ROWS]
                 prediction = net.predict(x, seed=derive(seed, "settling"))
-                net.likelihood.settle(prediction, y, temperature)
+                most = net.num_weights / self.num_data
+                net.likelihood.settle(prediction, y, temperature=temperature, most=most)
         record |= self.likelihood.learnt()
         if temperature and self.net.posterior.random:
             wanted = wanted_spread(self.net, self.likelihood, self.train, temperature=temperature, seed=seed)
