@@ -15,9 +15,8 @@ from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound
 from posterity.optim.yellowfin import YellowFin
 
-SD_RATE = (
-    0.03  # a step of Adam's has the size of its rate, whatever the gradient's, and rho has further to go than a mean
-)
+# A step of Adam's has the size of its rate, whatever the gradient's, and rho has further to go than a mean.
+SD_RATE = 0.1
 
 
 @dataclass(frozen=True)
