@@ -38,6 +38,7 @@ WEIGHTS = {"last": "last", "swa": "SWA", "average": "HWA"}
 def table_runs(dataset: str, epochs: int) -> Iterator[tuple[str, Run]]:
     """A run for each combination; the score estimator needs shared weights."""
     common = {"dataset": dataset, "model": "lenet5", "epochs": epochs, "temperature": 0.1, "val_fraction": 0.0}
+    common |= {"optimizer": "adam", "lr": 1e-3, "lr_sd": 1e-3, "prior_scale": "kaiming", "rho": -5.0}
     for estimator in ESTIMATORS:
         for kind in KINDS:
             if kind == "score" and estimator != "sample":

@@ -27,7 +27,9 @@ def table_runs(dataset: str, epochs: int) -> Iterator[tuple[str, Run]]:
     """A run for each optimiser."""
     common = {"dataset": dataset, "model": "lenet5", "epochs": epochs, "temperature": 0.1, "val_fraction": 0.0}
     for name, method in METHODS.items():
-        yield name, Run.of(**common, optimizer=name, **(LANGEVIN if method.collects else {}))
+        start = {} if method.collects else {"rho": -5.0}
+        options = {"prior_scale": "kaiming", **start, **(LANGEVIN if method.collects else {})}
+        yield name, Run.of(**common, optimizer=name, **options)
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:

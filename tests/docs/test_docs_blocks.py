@@ -8,6 +8,7 @@ as they stand. Commands of `posterity` run with these substitutions, which make 
     mlp and mean-field              --hidden 8
     --epochs                        4; of a run that is prolonged 6
     --steps 12 of range-test, --draws 4 of gradient-variance
+    --splits 2 --epochs 1 of uci    its help where the data are not there
     files that a reader has         images.npz, mine.csv, mine.npz are there
 
 `make` must name targets of the Makefile; a script of benchmarks must know the options that it is given.
@@ -25,6 +26,7 @@ import tomli_w
 from pages import NAMES, ROOT, pieces
 
 from posterity import data
+from posterity.data.uci import uci_file
 from posterity.experiments import Record, Run
 from posterity.training import ProlongedWarning
 
@@ -81,6 +83,8 @@ def _small(words):
     """The command as it is run here; one without options is a mention, and is asked for its help."""
     if len(words) == 1 or any(word.isupper() for word in words):
         return [words[0], "--help"]
+    if words[0] == "uci" and uci_file("uci-concrete") is None:
+        return ["uci", "--help"]
     words = [SMALL.get(word, word) for word in words]
     begun = "--resume" in words or "--run" in words or "--config" in words
     if words[0] in ("train", "range-test", "gradient-variance") and not begun:
@@ -94,7 +98,12 @@ def _small(words):
             words += ["--epochs", EPOCHS]
         elif "--epochs" in words:
             words += ["--epochs", PROLONGED]
-    return words + {"range-test": ["--steps", "12"], "gradient-variance": ["--draws", "4"]}.get(words[0], [])
+    less = {
+        "range-test": ["--steps", "12"],
+        "gradient-variance": ["--draws", "4"],
+        "uci": ["--splits", "2", "--epochs", "1"],
+    }
+    return words + less.get(words[0], [])
 
 
 def _make(piece, cli, monkeypatch):

@@ -7,6 +7,6 @@ from posterity.experiments.run import Run
 
 def demo_runs(epochs: int = 60, seed: int = 0) -> dict[str, Run]:
     """A Bayesian and a frequentist LeNet-5 that differ in their posterior alone."""
-    bayesian = Run(dataset="digits", model="lenet5", epochs=epochs, batch_size=50, lr=3e-3, temperature=0.1, seed=seed)
+    bayesian = Run(dataset="digits", model="lenet5", epochs=epochs, seed=seed)
     frequentist = bayesian.model_copy(update={"posterior": "point", "temperature": 0.0})
     return {"Bayesian": bayesian, "frequentist": frequentist}
