@@ -1,8 +1,8 @@
 """Where there are no data: which posterior grows uncertain between two clusters of inputs, beside NUTS.
 
 `gap` has 100 points of y = sin(4 x) + 0.3 x + 0.1 e, none of them between x = -0.7 and 0.5; the network is 1-50-1 tanh.
-Each way of this library (WAYS) trains it at the defaults, but for the one thing that its name says, and is asked for the
-mean epistemic sd
+Each way of this library (WAYS) trains it at the defaults, but for the one thing that its name says, and is asked for
+the mean epistemic sd
 
     gap        in the middle third of the gap
     clusters   at the test inputs, which are where the training inputs are
@@ -69,9 +69,9 @@ def family(train: pt.Dataset, seed: int, **options: Any) -> pt.BayesianModule:
     return net
 
 
-def mixed(train: pt.Dataset, seed: int, **options: Any) -> pt.BayesianModule:
-    """An ensemble of networks of a family, trained."""
-    net = pt.ensemble(network(seed, **options), MEMBERS, seed=seed)
+def mixed(train: pt.Dataset, seed: int) -> pt.BayesianModule:
+    """An ensemble of default networks, trained."""
+    net = pt.ensemble(network(seed), MEMBERS, seed=seed)
     pt.fit(net, train, seed=seed)
     return net
 
@@ -83,9 +83,9 @@ def chain(train: pt.Dataset, seed: int, *, optimizer: str) -> pt.BayesianModule:
     return found
 
 
-def laplace(train: pt.Dataset, seed: int) -> pt.BayesianModule:
-    """The last layer of a point network."""
-    return pt.laplace(family(train, seed, posterior="point"), train, seed=seed)
+def laplace(train: pt.Dataset, seed: int, *, fit_prior: bool) -> pt.BayesianModule:
+    """The last layer of a point network, under its own prior or under that of the largest evidence."""
+    return pt.laplace(family(train, seed, posterior="point"), train, fit_prior=fit_prior, seed=seed)
 
 
 WAYS: dict[str, Callable[[pt.Dataset, int], pt.BayesianModule]] = {
@@ -93,10 +93,10 @@ WAYS: dict[str, Callable[[pt.Dataset, int], pt.BayesianModule]] = {
     "low_rank": partial(family, posterior="low_rank"),
     "full": partial(family, posterior="full"),
     f"ensemble of {MEMBERS}": mixed,
-    f"ensemble of {MEMBERS} low_rank": partial(mixed, posterior="low_rank"),
     "sgld": partial(chain, optimizer="sgld"),
     "psgld": partial(chain, optimizer="psgld"),
-    "laplace, last layer": laplace,
+    "laplace": partial(laplace, fit_prior=False),
+    "laplace, fit_prior": partial(laplace, fit_prior=True),
 }
 
 
