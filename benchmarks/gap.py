@@ -76,9 +76,9 @@ def mixed(train: pt.Dataset, seed: int) -> pt.BayesianModule:
     return net
 
 
-def chain(train: pt.Dataset, seed: int, *, optimizer: str) -> pt.BayesianModule:
+def chain(train: pt.Dataset, seed: int, *, prior: str | None = None, **fit: Any) -> pt.BayesianModule:
     """The samples that a Langevin training collects."""
-    found = pt.fit(network(seed, posterior="point"), train, optimizer=optimizer, seed=seed).averaged
+    found = pt.fit(network(seed, posterior="point", prior=prior), train, seed=seed, **fit).averaged
     assert found is not None
     return found
 
@@ -95,6 +95,8 @@ WAYS: dict[str, Callable[[pt.Dataset, int], pt.BayesianModule]] = {
     f"ensemble of {MEMBERS}": mixed,
     "sgld": partial(chain, optimizer="sgld"),
     "psgld": partial(chain, optimizer="psgld"),
+    # At temperature 1 under a prior for it; the rate is the one that posterior_quality.py has for this problem.
+    "psgld, T = 1, kaiming": partial(chain, optimizer="psgld", prior="kaiming", temperature=1.0, lr=1e-4),
     "laplace": partial(laplace, fit_prior=False),
     "laplace, fit_prior": partial(laplace, fit_prior=True),
 }

@@ -39,9 +39,9 @@ def page(rows: Rows, settings: Row) -> str:
     lines = [
         "# Where there are no data",
         "",
-        f"100 points in two clusters, a 1-{settings['hidden']}-1 tanh network, every way at the library's defaults "
-        f"(temperature {settings['temperature']:.3g}). Means ± standard deviations over seeds of first weights and "
-        f"noise; the data are the same. {REFERENCE} has temperature 1 and the prior whose pull on the weights is the "
+        f"100 points in two clusters, a 1-{settings['hidden']}-1 tanh network, every way at the library's defaults but "
+        f"for what its name says (temperature {settings['temperature']:.3g}). Means ± standard deviations over "
+        f"{max(map(len, rows.values()))} seed(s) of first weights and noise; the data are the same. {REFERENCE} has temperature 1 and the prior whose pull on the weights is the "
         "default's at its temperature; so its most probable weights are those of the default's loss, with the noise "
         "known.",
         "",
