@@ -41,9 +41,10 @@ def page(rows: Rows, settings: Row) -> str:
         "",
         f"100 points in two clusters, a 1-{settings['hidden']}-1 tanh network, every way at the library's defaults but "
         f"for what its name says (temperature {settings['temperature']:.3g}). Means ± standard deviations over "
-        f"{max(map(len, rows.values()))} seed(s) of first weights and noise; the data are the same. {REFERENCE} has temperature 1 and the prior whose pull on the weights is the "
-        "default's at its temperature; so its most probable weights are those of the default's loss, with the noise "
-        "known.",
+        f"{max(map(len, rows.values()))} seed(s) of first weights and noise; the data are the same.",
+        "",
+        f"{REFERENCE} has temperature 1 and the prior whose pull on the weights is the default's at its temperature: "
+        "its most probable weights are those of the default's loss, with the noise known.",
         "",
         *(f"- **{column}**: {meaning}" for column, meaning in COLUMNS.items()),
         "",
