@@ -13,7 +13,7 @@ NUTS samples posteriors at temperature 1 with the noise known. A training at tem
     -log P(y | w) + T |w|^2 / (2 s^2):    at temperature 1 that is the prior sd s / sqrt(T)
 
 which is the reference; the prior as it stands is a row of its own. Every row is kept in gap.json as it comes in, and is
-computed again only if a default has changed. About 12 minutes on one core.
+computed again only if a default has changed. About 20 minutes on one core.
 
     python benchmarks/gap.py --out docs
 """
