@@ -4,9 +4,11 @@ kaiming: sqrt(2 / ((1 + a^2) n_in))       a = 0 for plain ReLU (source 000's eq.
 xavier:  sqrt(2 / (n_in + n_out))
 glorot:  sqrt(1 / n_in)
 torch:   sqrt(1 / (3 n_in))               that of PyTorch's own initialisation
-narrow:  sqrt(1 / (20 n_in))              0.4 of that; the default, chosen by measurement together with the temperature
+narrow:  sqrt(max(1 / (20 n_in), 4 / N))  0.4 of that, and wider where a network has few weights N; the default
 
-At a temperature T below 1 a prior that is sqrt(T) as wide pulls the means as much as the whole one does at T = 1.
+The narrow prior was chosen by measurement together with the temperature T = tau p / N. At a temperature below 1 a prior
+that is sqrt(T) as wide pulls the means as much as the whole one does at T = 1; the pull on a mean is tau / (N sd^2) times
+it, which a small network would not withstand without the second part.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ SCALES: dict[str, Callable[[int, int], float]] = {
     "xavier": lambda n_in, n_out: math.sqrt(2 / (n_in + n_out)),
     "glorot": lambda n_in, n_out: math.sqrt(1 / n_in),
     "torch": lambda n_in, n_out: math.sqrt(1 / (3 * n_in)),
-    "narrow": lambda n_in, n_out: math.sqrt(1 / (20 * n_in)),
+    "narrow": lambda n_in, n_out: math.sqrt(1 / (20 * n_in)),  # of a network with many weights
 }
-DEFAULT_SCALE = "narrow"
+DEFAULT_SCALE = NARROW = "narrow"
+FEW = 4.0  # over the number of weights: the least variance of a narrow prior
 
 
 def kaiming(negative_slope: float = 0.0) -> Callable[[int, int], float]:
@@ -51,7 +54,8 @@ def scale_rule(scale: float | str | Callable[[int, int], float]) -> Callable[[in
 def scales_by_entry(scale: float | str | Callable[[int, int], float], layout: Layout) -> list[float]:
     """The prior sd of each weight tensor."""
     rule = scale_rule(scale)
-    return [rule(entry.fan_in, entry.fan_out) for entry in layout.entries]
+    least = math.sqrt(FEW / layout.num_weights) if scale == NARROW else 0.0
+    return [max(rule(entry.fan_in, entry.fan_out), least) for entry in layout.entries]
 
 
 def sd_of(scale: float | str | Callable[[int, int], float], layout: Layout, weights: Tensor) -> Tensor:
