@@ -11,8 +11,7 @@
 
 Drawn are the tensors of at least two axes and the biases beside one (linear maps, convolutions, embeddings, recurrent
 and attention layers). Scales and shifts of norms, and other vectors, keep the module's values: zero-mean scales would
-silence the layers before them. Where sds are relative to the initialisation's, what was kept has softplus(KEPT_RHO);
-where the prior has no sd (a Student-t's with two degrees of freedom), that of the default scale stands for it.
+silence the layers before them. Where sds are relative to the initialisation's, what was kept has softplus(KEPT_RHO).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from torch.nn import functional as F
 from posterity.core.errors import UsageError, unknown_name
 from posterity.core.layout import Layout
 from posterity.core.randomness import generator
-from posterity.priors import DEFAULT_SCALE, SCALES, Prior
+from posterity.priors import SCALES, Prior
 from posterity.priors.scales import sd_of
 
 MODULE, UNIFORM = "module", "uniform"
@@ -90,9 +89,7 @@ class Start:
     def sds(self, model: nn.Module, layout: Layout, weights: Tensor, prior: Prior) -> Tensor:
         """The standard deviations (N,); `weights` (N,) say where they are."""
         if self.rho is None and self.relative_to == PRIOR:
-            usual = sd_of(DEFAULT_SCALE, layout, prior.sd)
-            factor = DEFAULT_RELATIVE_SD if self.relative_sd is None else self.relative_sd
-            return factor * torch.where(prior.sd.isfinite(), prior.sd, usual)
+            return (DEFAULT_RELATIVE_SD if self.relative_sd is None else self.relative_sd) * prior.sd
         # In double precision, so that the posterior finds the same rho again; not 0, of which there is none.
         rho = KEPT_RHO if self.rho is None else self.rho
         sd = F.softplus(torch.tensor(rho, dtype=torch.float64, device=weights.device))

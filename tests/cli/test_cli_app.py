@@ -116,7 +116,7 @@ def test_unknown_names_get_the_nearest(train, option, wrong, right):
         (("--model", "lenet5"), "hidden"), (("--config", "nosuch.toml"), "nosuch.toml"), (("--rho", "nan"), "rho"),
         (("--rho", "inf"), "rho"), (("--dataset", "gap", "--seed", str(2**70)), "seed"),
         (("--schedule-options", "floor"), "floor"), (("--schedule-options", "flor=0.1"), "Did you mean 'floor'?"),
-        (("--optimizer-options", "eps=tiny"), "tiny"), (("--optimizer-sd-options", "=1"), "=1"),
+        (("--optimizer", "adam", "--optimizer-options", "eps=tiny"), "tiny"), (("--optimizer-sd-options", "=1"), "=1"),
         (("--schedule", "step", "--schedule-options", "milestones=0.5:2"), "milestone"),
         (("--dataset", "diabetes", "--noise", "learned"), "learned"), (("--dataset", "diabetes", "--noise", "0"), "0"),
     ],
@@ -153,7 +153,7 @@ def test_data_fetch_of_what_cannot_be_fetched(cli):
 def test_shares_say_what_they_are_a_share_of(train):
     check_usage_error(train("run", "--warmup", 5), "warmup", "a share of the training in which", "5.0")
     check_usage_error(train("run", "--val-fraction", 2), "a share of the training data held out")
-    done = train("run", "--dataset", "and", "--model", "perceptron")
+    done = train("run", "--dataset", "and", "--model", "perceptron", "--val-fraction", 0.1)
     check_usage_error(done, "--val-fraction 0")
 
 

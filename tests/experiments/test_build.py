@@ -76,7 +76,7 @@ def test_the_mixtures_parts():
 
 
 def test_the_slope_of_kaimings_rule():
-    plain, leaky = network(), network(prior_options={"slope": 0.5})
+    plain, leaky = (network(prior_scale="kaiming", prior_options=options) for options in ({}, {"slope": 0.5}))
     torch.testing.assert_close(leaky.prior.sd, plain.prior.sd / math.sqrt(1.25))
 
 
@@ -96,7 +96,7 @@ def test_train_rows():
 
 @pytest.mark.parametrize(("options", "blocks"), [({}, 1), ({"share": "layer"}, 2)])
 def test_tied(options, blocks):
-    net = network(posterior="tied", posterior_options=options)
+    net = network(posterior="tied", posterior_options=options, rho=-5.0)
     assert net.posterior.rho.shape == (blocks,)
     assert net.posterior.sd.unique().tolist() == pytest.approx([F.softplus(torch.tensor(-5.0)).item()])
 
@@ -191,6 +191,6 @@ def test_what_does_not_go_together_leaves_nothing_behind(settings, part, tmp_pat
 
 
 def test_nothing_left_to_hold_out(tmp_path):
+    few = {"dataset": "and", "model": "perceptron", "hidden": None, "train_rows": None, "val_fraction": 0.1}
     with pytest.raises(DataError, match="--val-fraction 0"):
-        execute(Run.of(**{**SMALL, "dataset": "and", "model": "perceptron", "hidden": None, "train_rows": None}),
-                tmp_path / "run")  # fmt: skip
+        execute(Run.of(**{**SMALL, **few}), tmp_path / "run")

@@ -12,7 +12,9 @@ from posterity.storage import RunDirectory
 from posterity.training import ProlongedWarning, Training
 
 module = sys.modules["posterity.experiments.execute"]  # the package has the function under this name
-RUN = Run(dataset="digits", model="mlp", hidden=(8,), epochs=2, train_rows=200, lr=1e-2, temperature=0.1)
+RUN = Run(
+    dataset="digits", model="mlp", hidden=(8,), epochs=2, train_rows=200, lr=1e-2, temperature=0.1, val_fraction=0.1
+)
 FAST = {"samples": 2}
 
 

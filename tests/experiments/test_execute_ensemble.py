@@ -12,7 +12,16 @@ from posterity.experiments.build import build_data, build_network
 from posterity.report import write_figures
 from posterity.training import Settings, fit
 
-RUN = Run(dataset="digits", model="mlp", hidden=(8,), train_rows=300, epochs=2, ensemble=3, optimizer="yellowfin")
+RUN = Run(
+    dataset="digits",
+    model="mlp",
+    hidden=(8,),
+    train_rows=300,
+    epochs=2,
+    ensemble=3,
+    optimizer="yellowfin",
+    val_fraction=0.1,
+)
 
 
 @pytest.fixture(scope="module")

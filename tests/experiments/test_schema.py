@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 import tables
+import torch
 import typer
 from torch import nn
 
 import posterity as pt
-from posterity.bayesian import DEFAULT_RHO
 from posterity.cli import gradient_variance, range_test, train
 from posterity.cli.app import app
 from posterity.cli.evaluate import evaluate_command
 from posterity.cli.predict import predict_command
 from posterity.experiments import Run, evaluate, evaluate_run, execute
+from posterity.experiments.build import build_data, build_network
 from posterity.experiments.run import tomllib
 from posterity.experiments.trained import Trained
 from posterity.objectives import gradient_variance as measure_variance
@@ -76,8 +77,8 @@ def test_every_field_is_a_flag(command):
 
 def test_help_shows_the_defaults():
     found = flags("train")
-    assert found["rho"].help.endswith(f"; default {DEFAULT_RHO}")
-    assert found["optimizer"].help.endswith("; default adam")
+    assert found["batch_size"].help.endswith("; default 100")
+    assert found["optimizer"].help.endswith("; default adabayes-fp")
     assert "default" not in found["lr"].help.replace("by default", "")
 
 
@@ -97,10 +98,14 @@ def test_the_tables_of_the_documentation_are_the_schemas():
         assert (f"| `{field.default}` |" in line) == (field.default not in (None, {}, ())), name
 
 
-def test_rho_has_one_default():
-    assert Run().rho == DEFAULT_RHO
-    model = pt.bayesian(nn.Linear(2, 1))
-    assert model.posterior.rho.unique().item() == pytest.approx(DEFAULT_RHO, abs=1e-6)
+def test_a_network_starts_alike_from_python_and_from_a_run():
+    """Prior and standard deviations, where nothing is said."""
+    run = Run(dataset="two-moons")
+    train = build_data(run).train
+    built = build_network(run, train)
+    ours = pt.bayesian(nn.Sequential(nn.Flatten(), nn.Linear(2, 50), nn.ReLU(), nn.Linear(50, 2)))
+    assert torch.equal(built.prior.sd, ours.prior.sd)
+    assert torch.equal(built.posterior.sd, ours.posterior.sd)
 
 
 def test_samples_have_one_default_to_predict_with_and_one_in_a_step():

@@ -81,9 +81,9 @@ def test_it_arrives_whatever_trains_the_network(posterior, settings):
     torch.manual_seed(0)
     net = pt.bayesian(nn.Linear(3, 1), posterior=posterior, prior=1.0, seed=0)
     result = pt.fit(net, linear(), epochs=60, batch_size=50, **settings)
-    noise = [record["noise"] for record in result.history]
-    assert noise[-1] == pytest.approx(TRUE, rel=0.1)
-    assert noise[-1] == sd_of(net.likelihood).item()
+    assert result.history[-1]["noise"] == pytest.approx(TRUE, rel=0.1)
+    assert result.ending["noise"] == pytest.approx(TRUE, rel=0.1)
+    assert result.ending["noise"] == sd_of(net.likelihood).item()
 
 
 def test_several_targets_have_one_each():

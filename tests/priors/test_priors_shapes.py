@@ -28,14 +28,14 @@ def test_options_are_those_of_the_signatures():
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_shape_has_its_name_scale_and_mean(name):
-    prior = bind(name)
+    prior = bind(name, scale="kaiming")
     assert prior.kind == name
     assert prior.centre is None
     assert torch.equal(bind(name, scale=0.3, mean="pretrained").mean, WEIGHTS)
     assert bind(name, mean=-0.5).mean.unique().item() == -0.5
     wide = {"gaussian": prior.sd, "mixture": getattr(prior, "sd1", None)}.get(name, prior.sd)
     assert wide[0].item() == pytest.approx(0.5)  # Kaiming: sqrt(2 / 8)
-    leaky = bind(name, slope=math.sqrt(3))
+    leaky = bind(name, scale="kaiming", slope=math.sqrt(3))
     assert getattr(leaky, "sd1", leaky.sd)[0].item() == pytest.approx(0.25)  # sqrt(2 / (4 * 8))
 
 
@@ -43,7 +43,7 @@ def test_the_same_as_the_rules_themselves():
     for rule, prior in (
         (pt.Gaussian("glorot"), bind("gaussian", scale="glorot")),
         (pt.Laplace(0.1), bind("laplace", scale=0.1)),
-        (pt.StudentT("kaiming", df=7), bind("student_t", df=7)),
+        (pt.StudentT("narrow", df=7), bind("student_t", df=7)),
         (pt.ScaleMixture(), bind("mixture")),
         (pt.ScaleMixture(0.25, "xavier", 0.01), bind("mixture", scale="xavier", pi=0.25, sd2=0.01)),
         (pt.ScaleMixture(0.5, 1.0, "glorot"), bind("mixture", scale=1.0, sd2="glorot")),
@@ -54,7 +54,7 @@ def test_the_same_as_the_rules_themselves():
 
 
 def test_a_spike_by_its_ratio_to_the_slab():
-    prior = bind("mixture", ratio=20)
+    prior = bind("mixture", scale="kaiming", ratio=20)
     torch.testing.assert_close(prior.sd2, prior.sd1 / 20)
     assert len(prior.sd1.unique()) == 2  # by layer
 

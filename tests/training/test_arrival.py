@@ -63,15 +63,13 @@ def test_measuring_changes_nothing():
 def test_every_family_that_has_a_spread_is_measured(posterior):
     x = torch.randn(40, 3)
     net = pt.bayesian(nn.Linear(3, 2), posterior=posterior, seed=0)
-    record = pt.fit(net, (x, x[:, :2].argmax(1)), epochs=3).history[-1]
-    assert record["sd_wanted"][ALL] > 0
+    assert pt.fit(net, (x, x[:, :2].argmax(1)), epochs=3).ending["sd_wanted"][ALL] > 0
 
 
 def test_a_point_network_has_nothing_to_say():
     x = torch.randn(40, 3)
-    record = pt.fit(pt.bayesian(nn.Linear(3, 2), posterior="point"), (x, x[:, :2].argmax(1)), epochs=1).history[-1]
-    assert "sd_wanted" not in record
-    assert not record["warnings"]
+    net = pt.bayesian(nn.Linear(3, 2), posterior="point")
+    assert pt.fit(net, (x, x[:, :2].argmax(1)), epochs=1).ending == {"warnings": []}
 
 
 def test_words_only_where_they_have_not_arrived():
@@ -83,9 +81,9 @@ def test_words_only_where_they_have_not_arrived():
 def test_a_training_that_is_too_short_says_so():
     splits = data.load("two-moons", seed=0)
     net = pt.bayesian(nn.Sequential(nn.Linear(2, 20), nn.ReLU(), nn.Linear(20, 2)), rho=-12.0, seed=0)
-    record = pt.fit(net, splits.train, epochs=2).history[-1]
-    assert record["sd_wanted"][ALL] > 10
-    assert any("have not arrived" in warning for warning in record["warnings"])
+    ending = pt.fit(net, splits.train, epochs=2).ending
+    assert ending["sd_wanted"][ALL] > 10
+    assert "have not arrived" in ending["warnings"][0]
 
 
 @pytest.mark.parametrize("task", ["two-moons", "digits", "wave"])
@@ -96,9 +94,9 @@ def test_any_start_ends_at_the_same_spread(task):
     for rho in (-10.0, -5.0, -3.0):
         torch.manual_seed(0)
         net = pt.bayesian(model(), rho=rho, seed=0)
-        record = pt.fit(net, train, epochs=EPOCHS[task], seed=0).history[-1]
+        found = pt.fit(net, train, epochs=EPOCHS[task], seed=0).ending
         ended.append(net.posterior.sd.median().item())
-        wanted.append(record["sd_wanted"][ALL])
+        wanted.append(found["sd_wanted"][ALL])
     assert max(ended) < 1.1 * min(ended)
     assert all(1 / 1.5 < factor < 1.5 for factor in wanted)
 

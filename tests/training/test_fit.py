@@ -12,8 +12,9 @@ from posterity.models import mlp
 
 
 def test_learns_digits(digits):
-    net = pt.bayesian(mlp((1, 8, 8), 10, hidden=(32,)), rho=-5.0, seed=0)
-    result = pt.fit(net, digits.train, epochs=15, batch_size=50, lr=5e-3, temperature=0.1)
+    net = pt.bayesian(mlp((1, 8, 8), 10, hidden=(32,)), prior=pt.Gaussian("kaiming"), rho=-5.0, seed=0)
+    rates = {"optimizer": "adam", "lr": 5e-3, "lr_sd": 5e-3}
+    result = pt.fit(net, digits.train, epochs=15, batch_size=50, temperature=0.1, **rates)
     metrics = score(net.predict(digits.test.x, 16, seed=0), digits.test.y, digits.test.task)
     assert metrics["accuracy"] > 0.93
     assert metrics["nll"] < 0.35
@@ -27,7 +28,8 @@ def test_learns_the_function_and_the_noise_of_a_regression():
     splits = data.load("gap")
     torch.manual_seed(0)
     net = pt.bayesian(mlp((1,), 1, hidden=(32, 32), activation="tanh"), prior=pt.Gaussian(1.0), rho=-5.0, seed=0)
-    pt.fit(net, splits.train, epochs=300, batch_size=25, lr=1e-2, temperature=0.05)
+    rates = {"optimizer": "adam", "lr": 1e-2, "lr_sd": 1e-2}
+    pt.fit(net, splits.train, epochs=300, batch_size=25, temperature=0.05, **rates)
     metrics = score(net.predict(splits.test.x, 32, seed=0), splits.test.y, splits.test.task)
     assert metrics["rmse"] < 0.17  # the noise's own sd is 0.1, that of the targets 0.8
     sd = nn.functional.softplus(net.likelihood.rho).item()
@@ -77,6 +79,8 @@ def test_printing_a_result_is_one_line(make_net, small, small_val):
     shown = repr(result)
     assert "\n" not in shown
     last = result.history[-1]
-    for part in ("FitResult(2 epochs", "stopped: epochs, with an average", f"nll {last['nll']:.4g}", "val_accuracy "):
+    training, validation = (f"nll {last[f'{which}nll']:.3g}, accuracy " for which in ("", "val_"))
+    for part in ("FitResult(2 epochs", "stopped: epochs, with an average", f"training: {training}"):
         assert part in shown
+    assert f"validation: {validation}" in shown
     assert repr(result.history).startswith("History(2 records, the last: loss ")

@@ -46,7 +46,7 @@ def test_fit_takes_them_all_with_their_defaults():
         ({"epochs": 2.5}, "epochs: .*integer"),
         ({"lr": float("nan")}, "lr: "),
         ({"warmup": 5}, r"warmup: .*less than 1, a share of the training .*\(given: 5\)"),
-        ({"temperature": -1.0}, "temperature must be a number of at least 0, per-weight or per-neuron, not -1"),
+        ({"temperature": -1.0}, "temperature must be a number of at least 0, auto or per-weight or per-neuron, not -1"),
         ({"temperature": "per-wieght"}, "Did you mean 'per-weight'"),
         ({"penalty_factors": {"*": 0.0}}, "penalty_factors"),
         ({"epochs": 0, "lr": -1.0}, "epochs: .*; lr: "),
@@ -80,7 +80,7 @@ def test_a_key_does_not_change_when_an_option_is_added():
         assert later(**values).key == Run(**values).key
         assert later(**values, momentum=0.7).key != Run(**values).key
     assert Run(epochs=5).key != Run().key
-    assert Run(epochs=Run().epochs).key == Run().key
+    assert Run(batch_size=Run().batch_size).key == Run().key
 
 
 def test_a_key_changes_with_the_version_of_the_defaults(monkeypatch):

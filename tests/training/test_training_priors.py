@@ -14,7 +14,7 @@ from posterity.objectives import kl_by_weight
 from posterity.priors import PENALTIES, FlatPenalty, FromPenalty
 from posterity.training import Settings
 
-QUICK = {"epochs": 2, "batch_size": 20, "lr": 1e-2}
+QUICK = {"epochs": 2, "batch_size": 20, "lr": 1e-2, "temperature": 1.0}
 
 
 class Break(Exception):

@@ -105,7 +105,8 @@ def test_wrong_flags(train, flags, part, tmp_path):
 
 def test_the_mean_field_network_by_name(cli, tmp_path):
     network = ("--dataset", "digits", "--model", "mean-field", "--hidden", "64", "--prior-scale", "0.4472")
-    tempered = ("--temperature", "per-neuron", "--tau", "0.01")
-    done = cli("train", *network, *tempered, "--epochs", 8, "--lr", 0.02, "--out", "run", "--quiet", "--json")
+    tempered = ("--temperature", "per-neuron", "--tau", "0.01", "--rho", -5)
+    rates = ("--optimizer", "adam", "--lr", 0.02, "--lr-sd", 0.02)
+    done = cli("train", *network, *tempered, *rates, "--epochs", 8, "--out", "run", "--quiet", "--json")
     assert done.code == 0, done.err
     assert done.json["test"]["accuracy"] > 0.5

@@ -69,6 +69,7 @@ def execute(
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
             "last": result.history[-1],
+            "ending": dict(result.ending),
         }
         directory.confirm()
         found = evaluate(load_run(folder), samples=samples, seed=run.seed, ood=ood)

@@ -58,9 +58,9 @@ class Record:
 
     @property
     def warnings(self) -> list[str]:
-        """Those of the last epoch."""
-        found: list[str] = self.summary.get("last", {}).get("warnings", [])
-        return found
+        """Those of the last epoch, and of what was found at the end."""
+        parts = (self.summary.get("last", {}), self.summary.get("ending", {}))
+        return [warning for part in parts for warning in part.get("warnings", [])]
 
     @cached_property
     def history(self) -> list[EpochRecord]:

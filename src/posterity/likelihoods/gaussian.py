@@ -135,8 +135,13 @@ class GaussianNoise(Likelihood):
 
     @torch.no_grad()
     def pooled(self, others: Sequence[Likelihood]) -> Likelihood:
-        """Of learnt noises s_k that of s^2 = mean_k s_k^2: the predictive's mean and variance are the mixture's."""
+        """Of learnt noises s_k that of s^2 = mean_k s_k^2: the predictive's mean and variance are the mixture's.
+
+        Of input-dependent ones the units are pooled so.
+        """
         made = copy.deepcopy(self)
+        if self.noise == "input":
+            made.unit.copy_(torch.stack([one.unit for one in (self, *others)]).square().mean(0).sqrt())  # type: ignore[misc]
         if self.noise == "learnt":
             rhos = torch.stack([one.rho for one in (self, *others)])  # type: ignore[misc]
             if (rhos != self.rho).any():  # else without rounding

@@ -7,7 +7,7 @@ torch:   sqrt(1 / (3 n_in))               that of PyTorch's own initialisation
 narrow:  sqrt(max(1 / (20 n_in), 4 / N))  0.4 of that, and wider where a network has few weights N; the default
 
 The narrow prior was chosen by measurement together with the temperature T = tau p / N. At a temperature below 1 a prior
-that is sqrt(T) as wide pulls the means as much as the whole one does at T = 1; the pull on a mean is tau / (N sd^2) times
+that is sqrt(T) as wide pulls the means as much as the whole one does at T = 1. The pull on a mean is tau / (N sd^2) of
 it, which a small network would not withstand without the second part.
 """
 

@@ -52,7 +52,7 @@ def build_prior(name: str, *, scale: float | str = DEFAULT_SCALE, mean: float | 
     if isinstance(mean, str) and mean != "pretrained":
         raise UsageError(f"a prior's mean is a number or 'pretrained', not '{mean}'")
     slope = options.pop("slope", SLOPE.default)
-    if slope and scale != DEFAULT_SCALE:
+    if slope and scale != "kaiming":
         raise UsageError(f"slope ({slope}) goes with prior scale 'kaiming', not with {scale}")
     return SHAPES[name](scale=kaiming(slope) if slope else scale, mean=mean, **options)
 

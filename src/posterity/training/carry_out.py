@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -33,6 +33,8 @@ class FitResult:
 
     `averaged` is the average of its iterates, if one was asked for and there were snapshots enough for it. Of an
     ensemble `members` are the results of its members; its history has their records, with the number of the `member`.
+    `ending` is what was found when the last step was taken: the noise of new data, the spread that the ELBO wants
+    (training.arrival), warnings.
     """
 
     net: BayesianModule
@@ -42,6 +44,7 @@ class FitResult:
     seconds: float
     averaged: BayesianModule | None = None
     members: tuple[FitResult, ...] = ()
+    ending: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         last = in_short(self.history[-1]) if self.history else ""
@@ -73,7 +76,8 @@ def carry_out(
         writer = _Writer(training, directory, checkpoint_seconds, dict(extra or {}))
         _run(training, kept, writer, watch)
     best = training.best.get("epoch") if planned.settings.patience else None
-    return FitResult(net, history, training.stopped, best, training.seconds, training.averaged)
+    found = {"averaged": training.averaged, "ending": training.ending}
+    return FitResult(net, history, training.stopped, best, training.seconds, **found)
 
 
 def _kept(planned: Plan, directory: RunDirectory | None, callbacks: Sequence[Callback]) -> dict[str, Any] | None:
@@ -139,7 +143,10 @@ def _together(net: BayesianModule, results: list[FitResult], directory: RunDirec
             history.append({"member": number, **record})
     history.flush()
     stopped = "; ".join(dict.fromkeys(each.stopped for each in results))
-    return FitResult(net, history, stopped, None, sum(each.seconds for each in results), averaged, tuple(results))
+    warned = [warning for each in results for warning in each.ending["warnings"]]
+    ending = {**net.likelihood.learnt(), "warnings": list(dict.fromkeys(warned))}
+    seconds = sum(each.seconds for each in results)
+    return FitResult(net, history, stopped, None, seconds, averaged, tuple(results), ending)
 
 
 class _Writer:

@@ -70,6 +70,8 @@ class Training:
         self.best: dict[str, Any] = {}
         self.averaged: BayesianModule | None = None  # once the training has ended (training.averaging)
         self.stopped = ""  # the reason, once there is nothing left to do
+        self.ending: dict[str, Any] = {}  # what was found then: noise, spread that the ELBO wants, warnings
+        self.unsettled: dict[str, Any] = {}  # the likelihood as it was before
         self._seconds_before = 0.0
         self._began = time.monotonic()
 
@@ -146,15 +148,16 @@ class Training:
             group.schedule.observe(record)
         for callback in self.callbacks:
             callback.on_epoch(self, record)
-        if self.stopped:
-            self._settle(record)
         self.history.append(record)
+        if self.stopped:
+            self._settle()
         return record
 
-    def _settle(self, record: EpochRecord) -> None:
+    def _settle(self) -> None:
         """What is left to do when the last step was taken: the best weights, the noise of new data, a last look."""
         if self.settings.patience and self.best:
             self.net.load_state_dict(self.best["net"])
+        self.unsettled = copy.deepcopy(dict(self.likelihood.state_dict()))
         temperature, seed = self.temperature_at(max(self.step - 1, 0)), self.settings.seed
         for net in filter(None, (self.net, self.averaged)):
             assert net.likelihood is not None
@@ -163,11 +166,10 @@ class Training:
                 prediction = net.predict(x, seed=derive(seed, "settling"))
                 most = net.num_weights / self.num_data
                 net.likelihood.settle(prediction, y, temperature=temperature, most=most)
-        record |= self.likelihood.learnt()
+        self.ending = {**self.likelihood.learnt(), "warnings": []}
         if temperature and self.net.posterior.random:
             wanted = wanted_spread(self.net, self.likelihood, self.train, temperature=temperature, seed=seed)
-            record["sd_wanted"] = wanted
-            record["warnings"] += arrival_warnings(wanted)
+            self.ending |= {"sd_wanted": wanted, "warnings": arrival_warnings(wanted)}
 
     def validate(self, net: BayesianModule) -> dict[str, float]:
         """The scores of `net`, this training's or its average, on the validation data after this epoch."""
@@ -195,6 +197,8 @@ class Training:
             "baseline": self.moving_baseline and self.moving_baseline.state(),
             "best": self.best,
             "stopped": self.stopped,
+            "ending": self.ending,
+            "unsettled": self.unsettled,
             "callbacks": [callback.state() for callback in self.kept_callbacks()],
             "averaged": self.averaged and network_state(self.averaged),
         }
@@ -206,6 +210,10 @@ class Training:
         if self.stopped == DONE and self.settings.length > state["settings"]["epochs"]:
             self.stopped = ""  # there are more epochs now
         self.net.load_state_dict(state["net"])
+        self.ending, self.unsettled = state["ending"], state["unsettled"]
+        if not self.stopped and self.unsettled:
+            self.likelihood.load_state_dict(self.unsettled)
+            self.ending, self.unsettled = {}, {}
         for group, kept in zip(self.groups, state["groups"], strict=True):
             group.restore(kept)
         self.batches.restore(state["batches"])

@@ -69,4 +69,9 @@ class ProgressDisplay(Callback):
             self._bar.stop()
             self._bar = None
         if training.stopped and training.history:
-            self.console.print(in_words(training.plan, training.history[-1]), highlight=False, soft_wrap=True)
+            self._say(in_words(training.plan, training.history[-1], training.ending))
+            for warning in training.ending["warnings"]:
+                self._say(f"warning: {warning}")
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, highlight=False, soft_wrap=True)

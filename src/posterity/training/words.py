@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from posterity.objectives.tempering import Auto
 from posterity.storage import EpochRecord
 from posterity.training.arrival import ALL
@@ -9,8 +12,8 @@ from posterity.training.groups import SD
 from posterity.training.plan import Plan
 
 
-def in_words(plan: Plan, record: EpochRecord) -> str:
-    """How the network was trained, after its last `record`."""
+def in_words(plan: Plan, record: EpochRecord, ending: Mapping[str, Any]) -> str:
+    """How the network was trained, from its last `record` and what was found at its end."""
     subject, settings = plan.subject, plan.settings
     posterior = subject.net.posterior
     kind = posterior.kind.replace("_", "-")
@@ -18,10 +21,10 @@ def in_words(plan: Plan, record: EpochRecord) -> str:
         f"trained a {kind} posterior over {subject.net.num_weights:,} weights on {subject.num_data:,} data",
         f"{settings.optimizer}, rate {plan.groups[0].base_lr:g}{_sd_rate(plan)}, {settings.schedule}",
         _temperature(plan, record),
-        _spread(record) if posterior.random else "one weight vector: no uncertainty of the weights",
+        _spread(ending) if posterior.random else "one weight vector: no uncertainty of the weights",
     ]
-    if isinstance(record.get("noise"), float):
-        parts.append(f"noise {record['noise']:.3g} in the targets' units of training")
+    if isinstance(ending.get("noise"), float):
+        parts.append(f"noise {ending['noise']:.3g} in the units of the training's targets")
     return "; ".join(part for part in parts if part)
 
 
@@ -40,8 +43,8 @@ def _temperature(plan: Plan, record: EpochRecord) -> str:
     )
 
 
-def _spread(record: EpochRecord) -> str:
-    wanted = record.get("sd_wanted")
+def _spread(ending: Mapping[str, Any]) -> str:
+    wanted = ending.get("sd_wanted")
     if wanted is None:
         return ""
     return f"standard deviations within {max(wanted[ALL], 1 / wanted[ALL]):.2g} times of where the ELBO wants them"

@@ -41,10 +41,12 @@ class Moves(Callback):
 @pytest.mark.parametrize(
     ("settings", "rates"),
     [
-        ({}, (1e-3, 1e-3)),
-        ({"lr": 0.01}, (0.01, 0.01)),
+        ({}, (0.01, 0.1)),  # the standard deviations by Adam
+        ({"lr": 0.02}, (0.02, 0.1)),
+        ({"optimizer": "sgd"}, (0.01, 0.1)),
+        ({"optimizer": "yellowfin", "lr": 2.0}, (2.0, 2.0)),  # one tuner for both
         ({"lr": 0.01, "lr_ratio": 0.1}, (0.01, 0.001)),
-        ({"lr_sd": 0.5}, (1e-3, 0.5)),
+        ({"lr_sd": 0.5}, (0.01, 0.5)),
         ({"lr": 0.3, "optimizer_sd": "sgd"}, (0.3, 1e-2)),
         ({"lr": 0.3, "optimizer_sd": "sgd", "lr_sd": 0.2}, (0.3, 0.2)),
     ],
@@ -97,7 +99,11 @@ def test_yellowfin_measures_all_groups_and_moves_the_active_ones(curve, curve_ne
 
 
 def test_options_of_the_standard_deviations_are_added_to_the_means_where_all_else_is_the_same(groups_of):
-    common = {"optimizer_options": {"eps": 0.1, "weight_decay": 0.5}, "optimizer_sd_options": {"weight_decay": 0.0}}
+    common = {
+        "optimizer": "adam",
+        "optimizer_options": {"eps": 0.1, "weight_decay": 0.5},
+        "optimizer_sd_options": {"weight_decay": 0.0},
+    }
     schedules = {"schedule_options": {"patience": 7, "drop": 0.2}, "schedule_sd_options": {"patience": 2}}
     mean, sd = groups_of(schedule="plateau", **schedules, **common)
     assert [(g.settings["eps"], g.settings["weight_decay"]) for g in (mean, sd)] == [(0.1, 0.5), (0.1, 0.0)]
@@ -105,7 +111,7 @@ def test_options_of_the_standard_deviations_are_added_to_the_means_where_all_els
         ("nll", 7, 0.2),
         ("kl", 2, 0.2),
     ]
-    _, sd = groups_of(optimizer_sd="sgd", schedule_sd="cosine", optimizer_options={"eps": 0.1})
+    _, sd = groups_of(optimizer="adam", optimizer_sd="sgd", schedule_sd="cosine", optimizer_options={"eps": 0.1})
     assert "eps" not in sd.settings
 
 
@@ -206,8 +212,8 @@ def test_a_short_last_batch_of_adabayes_by_hand(curve, curve_net):
         ({"optimizer_options": {"momentun": 0.1}, "optimizer": "sgd"}, "Did you mean 'momentum'"),
         ({"optimizer_options": {"momentum": "x"}, "optimizer": "sgd"}, "momentum of optimizer 'sgd' takes a number"),
         ({"optimizer_options": {"momentum": -1.0}, "optimizer": "sgd"}, "-1"),
-        ({"optimizer_options": {"lr": 0.1}}, "unknown option of optimizer 'adam' 'lr'"),
-        ({"optimizer_options": {"groups": 1}}, "unknown option of optimizer 'adam' 'groups'"),
+        ({"optimizer_options": {"lr": 0.1}}, "unknown option of optimizer 'adabayes-fp' 'lr'"),
+        ({"optimizer_options": {"groups": 1}}, "unknown option of optimizer 'adabayes-fp' 'groups'"),
         ({"schedule_options": {"epochs": 3}}, "unknown option of schedule 'cosine' 'epochs'"),
         ({"schedule_options": {"name": "step"}}, "unknown option of schedule 'cosine' 'name'"),
         ({"optimizer_sd": "adabayes", "optimizer_sd_options": {"lr_sgd": 0.0}}, "lr_sgd must be positive"),

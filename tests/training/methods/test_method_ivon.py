@@ -59,7 +59,9 @@ def test_finds_the_best_mean_field_posterior(conjugate, temperature, centre):
 def test_hess_init_sets_the_first_standard_deviations_when_training_begins_and_not_before(conjugate):
     net = conjugate.network()
     before = net.posterior.rho.detach().clone()
-    planned = plan(net, conjugate.data, None, Settings(optimizer="ivon", optimizer_options={"hess_init": 0.3}))
+    planned = plan(
+        net, conjugate.data, None, Settings(optimizer="ivon", temperature=1.0, optimizer_options={"hess_init": 0.3})
+    )
     assert torch.equal(net.posterior.rho, before)
     Training(net, planned)
     rows = conjugate.num_data
