@@ -79,7 +79,7 @@ def linear(count=400):
 )
 def test_it_arrives_whatever_trains_the_network(posterior, settings):
     torch.manual_seed(0)
-    net = pt.bayesian(nn.Linear(3, 1), posterior=posterior, prior=1.0, seed=0)
+    net = pt.bayesian(nn.Linear(3, 1), posterior=posterior, prior=1.0, rho=-5.0, seed=0)
     result = pt.fit(net, linear(), epochs=60, batch_size=50, **settings)
     assert result.history[-1]["noise"] == pytest.approx(TRUE, rel=0.1)
     assert result.ending["noise"] == pytest.approx(TRUE, rel=0.1)

@@ -108,7 +108,7 @@ def test_while_it_goes_on_there_is_no_average_of_the_shorter_run(make_net, small
 
 
 def test_a_finished_run_goes_on_from_its_best_weights(make_net, small, small_val, tmp_path):
-    common = {**CONSTANT, "patience": 50, "lr": 0.3, "temperature": 0.0, "out": tmp_path / "run"}
+    common = {**CONSTANT, "patience": 50, "optimizer": "adam", "lr": 0.3, "temperature": 0.0, "out": tmp_path / "run"}
     first = pt.fit(make_net(), small, small_val, epochs=4, **common)
     assert first.best_epoch < 4  # else there is nothing to see
     watch = Watch()
@@ -203,7 +203,7 @@ def test_a_run_that_is_being_prolonged_is_not_finished(tmp_path, monkeypatch, re
 
 
 def test_a_prolonging_that_is_refused_leaves_the_config(tmp_path):
-    stopping = RUN.model_copy(update={"epochs": 20, "patience": 1, "lr": 1.0})
+    stopping = RUN.model_copy(update={"epochs": 20, "patience": 1, "optimizer": "adam", "lr": 1.0, "val_fraction": 0.1})
     assert "no better" in execute(stopping, tmp_path / "run", samples=2).summary["stopped"]
     files = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
     for changed, message in (

@@ -76,8 +76,7 @@ def carry_out(
         writer = _Writer(training, directory, checkpoint_seconds, dict(extra or {}))
         _run(training, kept, writer, watch)
     best = training.best.get("epoch") if planned.settings.patience else None
-    found = {"averaged": training.averaged, "ending": training.ending}
-    return FitResult(net, history, training.stopped, best, training.seconds, **found)
+    return FitResult(net, history, training.stopped, best, training.seconds, training.averaged, ending=training.ending)
 
 
 def _kept(planned: Plan, directory: RunDirectory | None, callbacks: Sequence[Callback]) -> dict[str, Any] | None:
@@ -144,6 +143,7 @@ def _together(net: BayesianModule, results: list[FitResult], directory: RunDirec
     history.flush()
     stopped = "; ".join(dict.fromkeys(each.stopped for each in results))
     warned = [warning for each in results for warning in each.ending["warnings"]]
+    assert net.likelihood is not None
     ending = {**net.likelihood.learnt(), "warnings": list(dict.fromkeys(warned))}
     seconds = sum(each.seconds for each in results)
     return FitResult(net, history, stopped, None, seconds, averaged, tuple(results), ending)
