@@ -63,8 +63,11 @@ def measure(width: int, rule: str, train: Dataset, test: Dataset, args: argparse
         train,
         epochs=args.epochs,
         batch_size=args.batch_size,
+        optimizer="adam",
         lr=args.lr,
+        lr_sd=args.lr,
         optimizer_options={"eps": 1e-12},
+        optimizer_sd_options={"eps": 1e-12},
         temperature=pt.per_weight(args.tau) if rule == "tempered" else 1.0,
         seed=args.seed,
     ).history[-1]

@@ -67,7 +67,7 @@ def test_every_method_has_a_run_and_a_row(tmp_path):
                              tmp_path)  # fmt: skip
     rows = optimizer_table.table({**found, "wild": {"failed": "it diverged"}}).splitlines()
     assert [row.split(" | ")[0] for row in rows[2:5]] == ["| adam", "| ivon", "| sgld"]
-    assert "| 0.001 |" in rows[2]
+    assert "| 0.003 |" in rows[2]
     assert "| by data |" in rows[4]
     assert "failed: it diverged" in rows[5]
 

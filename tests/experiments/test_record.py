@@ -31,7 +31,7 @@ def test_a_finished_run(finished):
     assert record.numbers().keys() == {"test", "ood"}
     assert list(record.columns()) == ["test", "noise"]
     assert record.columns()["test"] == record.test
-    assert record.warnings == record.history[-1].get("warnings", [])
+    assert record.warnings == [*record.history[-1]["warnings"], *record.summary["ending"]["warnings"]]
     assert record.was_evaluated(3, ["noise"])
     assert record.was_evaluated(3, [])
     assert not record.was_evaluated(4, [])

@@ -25,6 +25,7 @@ from posterity.training import ProlongedWarning
 
 RUN = Run(
     dataset="digits", model="mlp", hidden=(8,), train_rows=600, epochs=4, batch_size=150, patience=50,
+    val_fraction=0.1,
     average="hwa", average_every=3, average_start=0.2, covariance="low_rank", average_rank=4, samples=2,
 )  # fmt: skip
 SHORT = RUN.model_copy(update={"epochs": 2})

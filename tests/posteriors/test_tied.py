@@ -73,7 +73,8 @@ def test_starts_at_the_root_mean_square(network):
     sd = torch.tensor([math.sqrt(2 / 3), math.sqrt(2 / 4)]).double()  # the same for a layer's weight and bias
     torch.testing.assert_close(F.softplus(q.rho), 0.1 * sd)
     both = ((16 * sd[0] ** 2 + 10 * sd[1] ** 2) / 26).sqrt()
-    torch.testing.assert_close(F.softplus(network(**TIED, **DOUBLE, relative_sd=0.1).posterior.rho[0]), 0.1 * both)
+    tied = network(**TIED, **DOUBLE, prior=pt.Gaussian("kaiming"), relative_sd=0.1).posterior
+    torch.testing.assert_close(F.softplus(tied.rho[0]), 0.1 * both)
 
 
 @pytest.mark.parametrize("prior", PRIORS)

@@ -81,4 +81,4 @@ def test_writes_nothing_where_it_is_not_allowed_to(path):
 
 def test_a_record_in_short_is_its_losses_and_scores():
     record = {"epoch": 3, "nll": 0.123456, "val_accuracy": 0.9876, "seconds": 2.0, "groups": {}, "temperature": 0.5}
-    assert in_short(record) == "nll 0.1235  val_accuracy 98.76%"
+    assert in_short(record) == "training: nll 0.1235  validation: accuracy 98.76%"

@@ -20,8 +20,8 @@ data, since the weights follow them. How far is the leverage of a datum, which t
 linear network, whose q has the covariance T s^2 (X'X + ..)^-1, the variance of an output is T s^2 times it. Hence
     l = mean_n Var_q[z_n] / (T s_n^2),    s^2 <- (1 + l)^2 mean r^2 - T l s^2    (in units of s_n for input noise)
 To first order in l it is Akaike's final prediction error, (1 + l) / (1 - l) mean r^2, which has a pole at l = 1. The
-second term is what the predictive adds by itself. The leverages of all data sum to no more than the number of weights:
-l is at most N / n (`most`). Limits: many data for each weight, l -> 0: the residuals themselves.
+second term is what the predictive adds by itself. A leverage is at most 1, and all of them sum to no more than the
+number of weights: l is at most N / n (`most`). Limits: many data for each weight, l -> 0: the residuals themselves.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class GaussianNoise(Likelihood):
             return
         noise = prediction.aleatoric_sd.double()
         spread = prediction.samples.double().var(0) / noise.square()
-        leverage = (spread / temperature).mean(0).clamp_max(most)
+        leverage = (spread / temperature).clamp_max(1.0).mean(0).clamp_max(most)
         residuals = ((y - prediction.mean).double() / noise).square().mean(0)
         factor = (residuals * (1 + leverage).square() - temperature * leverage).clamp_min(LEAST**2).sqrt()
         if self.noise == "input":

@@ -90,7 +90,7 @@ def health_warnings(
     ]
     reached = score if train.task == "regression" else nll
     if kl_term > DWARFS * abs(nll) and reached > NO_BETTER * constant_score(train):
-        by_rule = " or per-weight" if len(train) < temperature * net.num_weights else ""
+        by_rule = " or auto" if len(train) < temperature * net.num_weights else ""
         found.append(
             f"the KL's term ({kl_term:.3g}) dwarfs the nll ({nll:.3g}), which is no better than a constant guess's: "
             f"try temperature {min(0.1, temperature / 10):.3g}{by_rule}"

@@ -27,6 +27,7 @@ from posterity.estimators import SAMPLE
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.objectives import check_estimate, check_learnable
 from posterity.objectives.estimate import kind_of
+from posterity.objectives.tempering import TEMPERATURES
 from posterity.optim import check_schedule_options
 from posterity.posteriors import Mixture
 from posterity.priors import FlatPenalty, FromPenalty, Gaussian, Prior
@@ -215,7 +216,7 @@ def _refuse_idle(settings: Settings, *, averages: bool) -> None:
         ("penalty_factors", settings.penalty, "a penalty: give one, or leave it out"),
         ("penalty_variance", settings.penalty, "a penalty: give one, or leave it out"),
         ("temperature_warmup_shape", settings.temperature_warmup, "a warm-up: give temperature_warmup, too"),
-        ("tau", rule, f"a temperature by rule, per-weight or per-neuron, not with {settings.temperature}"),
+        ("tau", rule, f"a temperature by rule ({', '.join(TEMPERATURES)}), not with {settings.temperature}"),
     ):
         if not used and not settings.is_default(name):
             raise UsageError(f"{name} ({getattr(settings, name)!r}) goes with {why}")
