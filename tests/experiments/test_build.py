@@ -194,3 +194,15 @@ def test_nothing_left_to_hold_out(tmp_path):
     few = {"dataset": "and", "model": "perceptron", "hidden": None, "train_rows": None, "val_fraction": 0.1}
     with pytest.raises(DataError, match="--val-fraction 0"):
         execute(Run.of(**{**SMALL, **few}), tmp_path / "run")
+
+
+@pytest.mark.parametrize(("dataset", "kind", "widths"), [("digits", "Conv2d", None), ("diabetes", "Linear", [50, 1])])
+def test_the_network_follows_from_the_data(dataset, kind, widths):
+    """LeNet-5 for images, an mlp of 50 for tables; a named one is taken with its own defaults."""
+    run = Run(dataset=dataset)
+    net = build_network(run, build_data(run).train)
+    layers = [module for module in net.model.modules() if isinstance(module, (nn.Conv2d, nn.Linear))]
+    assert type(layers[0]).__name__ == kind
+    assert widths is None or [layer.out_features for layer in layers] == widths
+    wide = build_network(Run(dataset=dataset, hidden=(7,), model="mlp"), build_data(run).train)
+    assert next(m.out_features for m in wide.model.modules() if isinstance(m, nn.Linear)) == 7

@@ -25,6 +25,7 @@ def bound(prior, model=None):
         ("kaiming", 0.5, 1 / 3),
         ("xavier", math.sqrt(0.2), math.sqrt(2 / 45)),
         ("glorot", math.sqrt(1 / 8), math.sqrt(1 / 18)),
+        ("torch", math.sqrt(1 / 24), math.sqrt(1 / 54)),
         (kaiming(0.0), 0.5, 1 / 3),
         (kaiming(1.0), math.sqrt(1 / 8), math.sqrt(1 / 18)),
         (lambda n_in, n_out: n_in + n_out, 10, 45),
@@ -107,3 +108,20 @@ def test_precisions_are_single_numbers_where_they_can_be():
     torch.testing.assert_close(torch.cat(prior.precisions(layout)), varied)
     prior.to(torch.float64)
     assert prior.precisions(layout)[0].dtype == torch.float64
+
+
+def test_a_narrow_prior_is_wider_where_there_are_few_weights():
+    """sqrt(max(1 / (20 n_in), 4 / N)), which is the default."""
+    many, layout, _ = bound(Gaussian(), nn.Sequential(nn.Linear(100, 90), nn.Linear(90, 1)))
+    assert layout.num_weights == 9181
+    sds = [part[0].item() for part in many.sd.split(layout.sizes)]
+    assert sds == pytest.approx([math.sqrt(1 / 2000)] * 2 + [math.sqrt(1 / 1800)] * 2)
+    few, layout, _ = bound(Gaussian("narrow"), nn.Sequential(nn.Linear(1, 50), nn.Linear(50, 1)))
+    sds = [part[0].item() for part in few.sd.split(layout.sizes)]
+    assert sds == pytest.approx([math.sqrt(1 / 20)] * 2 + [math.sqrt(4 / 151)] * 2)
+
+
+def test_the_torch_scale_is_that_of_pytorchs_own_initialisation():
+    layer = nn.Linear(400, 300)
+    prior, layout, weights = bound(Gaussian("torch"), layer)
+    assert weights[: layer.weight.numel()].std().item() == pytest.approx(prior.sd[0].item(), rel=0.01)

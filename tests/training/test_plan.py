@@ -47,7 +47,11 @@ IDLE = [
     ({"penalty_factor": 2.0}, "mean_field", r"penalty_factor \(2.0\) goes with a penalty"),
     ({"penalty_factors": {"*": 0.1}}, "mean_field", "penalty_factors .* goes with a penalty"),
     ({"penalty_variance": "edge-of-chaos"}, "mean_field", r"penalty_variance \('edge-of-chaos'\) goes with a penalty"),
-    ({"tau": 2.0, "temperature": 1.0}, "mean_field", r"tau \(2.0\) goes with a temperature by rule, .*not with 1.0"),
+    (
+        {"tau": 2.0, "temperature": 1.0},
+        "mean_field",
+        r"tau \(2.0\) goes with a temperature by rule \(.*\), not with 1.0",
+    ),
     ({"temperature_warmup_shape": "cosine"}, "mean_field", "goes with a warm-up"),
     ({"covariance": "snapshot"}, "mean_field", r"covariance \('snapshot'\) goes with an average"),
     ({"average_every": 3}, "mean_field", "goes with an average: give average 'swa', 'hwa' or 'samples'"),
