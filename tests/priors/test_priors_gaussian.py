@@ -123,5 +123,5 @@ def test_a_narrow_prior_is_wider_where_there_are_few_weights():
 
 def test_the_torch_scale_is_that_of_pytorchs_own_initialisation():
     layer = nn.Linear(400, 300)
-    prior, layout, weights = bound(Gaussian("torch"), layer)
+    prior, _, weights = bound(Gaussian("torch"), layer)
     assert weights[: layer.weight.numel()].std().item() == pytest.approx(prior.sd[0].item(), rel=0.01)

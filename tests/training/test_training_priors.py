@@ -4,8 +4,10 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 import posterity as pt
+from posterity import data
 from posterity.core.errors import UsageError
 from posterity.experiments import Run, load_run
 from posterity.experiments.build import build_network
@@ -155,3 +157,14 @@ def test_low_rank_with_groups_is_refused_before_training(make_net, small):
     net = make_net(posterior="low_rank", rank=3, prior=FromPenalty("group_lasso_rows"))
     with pytest.raises(UsageError, match="mean_field"):
         pt.fit(net, small, epochs=1)
+
+
+def test_a_learnt_prior_at_temperature_1_does_not_collapse():
+    """It once drove a small regression to predicting the mean, by sds and a noise that had not left their start."""
+    splits = data.load("diabetes", seed=0)
+    train = pt.Standardisation.of(splits.train).apply(splits.train)
+    torch.manual_seed(0)
+    net = pt.bayesian(nn.Sequential(nn.Linear(10, 50), nn.ReLU(), nn.Linear(50, 1)), seed=0)
+    last = pt.fit(net, train, epochs=200, temperature=1.0, learn_prior=True).history[-1]
+    assert last["rmse"] < 0.8  # the mean alone has 1
+    assert (net.prior.sd > 1e-3).all()
