@@ -33,10 +33,10 @@ NETWORKS = ("mlp", "lenet5")
 # By row: the family, and the settings of `fit`.
 FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "fit: point, Adam, temperature 0": ("point", {"temperature": 0.0}),
-    "fit: point, Adam, temperature 1": ("point", {}),
+    "fit: point, Adam, temperature 1": ("point", {"temperature": 1.0}),
+    "fit: no options (mean-field, AdaBayes-FP for means, Adam for sds)": ("mean_field", {"optimizer": "adabayes-fp"}),
     "fit: mean-field, Adam": ("mean_field", {}),
-    "fit: mean-field, Adam, another rate for rho": ("mean_field", {"lr_sd": 1e-2}),
-    "fit: mean-field, SGD for means, Adam for sds": ("mean_field", {"optimizer": "sgd", "optimizer_sd": "adam"}),
+    "fit: mean-field, SGD for means, Adam for sds": ("mean_field", {"optimizer": "sgd"}),
     "fit: mean-field, IVON": ("mean_field", {"optimizer": "ivon"}),
 }
 
