@@ -21,7 +21,7 @@ def lines(y, **given):
     """What is printed of a training of two epochs."""
     posterior = given.pop("posterior", "mean_field")
     net = pt.bayesian(nn.Linear(3, 1 if y.is_floating_point() else 2), posterior=posterior, seed=0)
-    training = Training(net, plan(net, (X, y), None, Settings(epochs=2, **given)))
+    training = Training(net, plan(net, (X, y), None, Settings(**{"epochs": 2, **given})))
     display = ProgressDisplay(Console(file=io.StringIO(), width=400))
     training.callbacks.append(display)
     while not training.stopped:
@@ -59,3 +59,10 @@ def test_small_data_are_trained_on_for_longer(rows, batch_size, epochs):
     assert (LEAST_EPOCHS, LEAST_STEPS) == (20, 6000)
     assert Settings(batch_size=batch_size).num_epochs(rows) == epochs
     assert Settings(epochs=3).num_epochs(rows) == 3
+
+
+def test_a_long_training_has_some_lines():
+    said = [line for line in lines((X[:, 0] > 0).long(), epochs=101) if line.startswith("epoch")]
+    assert said[0].startswith("epoch   1/101")
+    assert said[-1].startswith("epoch 101/101")
+    assert len(said) == 18  # 1, every sixth, and the last

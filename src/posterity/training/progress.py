@@ -14,6 +14,7 @@ from posterity.training.loop import Training
 from posterity.training.words import in_words
 
 REFRESH_SECONDS = 0.25
+MANY, LINES = 50, 20  # more epochs than so many have about so many lines
 
 
 class ProgressDisplay(Callback):
@@ -50,17 +51,16 @@ class ProgressDisplay(Callback):
         self._bar.update(self._task, description=label, completed=training.step, state=state)
 
     def on_epoch(self, training: Training, record: EpochRecord) -> None:
-        """One line."""
+        """One line; of a long training only some have one."""
         epochs = training.settings.length
-        self.console.print(
-            f"epoch {record['epoch']:>{len(str(epochs))}}/{epochs}  {in_short(record)}  {record['seconds']:.1f} s",
-            highlight=False,
-            soft_wrap=True,
-        )
+        every = 1 if epochs <= MANY else -(-epochs // LINES)
+        if training.stopped or record["epoch"] == 1 or record["epoch"] % every == 0:
+            place = f"epoch {record['epoch']:>{len(str(epochs))}}/{epochs}"
+            self._say(f"{place}  {in_short(record)}  {record['seconds']:.1f} s")
         for warning in record["warnings"]:
             if warning.split(" (")[0] not in self._warned:
                 self._warned.add(warning.split(" (")[0])
-                self.console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
+                self._say(f"warning: {warning}")
 
     def on_end(self, training: Training) -> None:
         """Close the bar."""
