@@ -1,6 +1,6 @@
 """The files of `defaults.py table`: docs/benchmarks/defaults.json, and defaults.md, which is made of it alone.
 
-    defaults.json   schema, defaults and rate of `Run`, versions, tasks, methods, and a row for each cell
+    defaults.json   schema, defaults of `Run` and what becomes of them, versions, tasks, methods, a row for each cell
     defaults.md     per task a table of methods: mean ± standard error over seeds (of a UCI set: splits); the verdicts
 
 Numbers are stored with six digits, and the page is counted from what is stored.
@@ -17,9 +17,11 @@ from typing import Any
 
 from defaults_verdicts import COVERAGE, OURS, PLAIN, SIGN, SINGLE, Cells, compared, difference, verdicts
 from posterity.experiments import Run
+from posterity.experiments.build import build_data, build_network
 from posterity.experiments.run import SCHEMA
+from posterity.experiments.uci_study import PUBLISHED
 from posterity.storage import write_text
-from posterity.training.methods import METHODS
+from posterity.training import plan
 
 NAME = "defaults"
 COMMANDS = ("python benchmarks/defaults.py run", "python benchmarks/defaults.py table")
@@ -41,27 +43,39 @@ SHOWN = {
         "seconds": ("seconds", 1, 1),
     },
 }
-# RMSE and log-likelihood with their standard errors: the readme of github.com/yaringal/DropoutUncertaintyExps, 2018.
-PUBLISHED = {
-    "uci-boston": {"rmse": (2.90, 0.18), "log_likelihood": (-2.40, 0.04)},
-    "uci-concrete": {"rmse": (4.82, 0.16), "log_likelihood": (-2.93, 0.02)},
-    "uci-energy": {"rmse": (0.54, 0.06), "log_likelihood": (-1.21, 0.01)},
-    "uci-power": {"rmse": (4.01, 0.04), "log_likelihood": (-2.80, 0.01)},
-    "uci-protein": {"rmse": (4.27, 0.02), "log_likelihood": (-2.87, 0.00)},
-    "uci-wine": {"rmse": (0.62, 0.01), "log_likelihood": (-0.93, 0.01)},
-}
+
+OWN = ("lr", "lr_sgd", "betas", "eps", "momentum", "weight_decay")  # of an optimiser's settings, what changes a result
 
 
 def present_defaults() -> dict[str, Any]:
-    """What a table is made with: all defaults of a run, and the rate that its optimiser has by itself."""
-    run = Run()
-    return {"schema": SCHEMA, "defaults": run.as_dict(), "rate": METHODS[run.optimizer].default_lr}
+    """What a table is made with: the schema, all defaults of a run, and what becomes of them (`effective`)."""
+    return {"schema": SCHEMA, "defaults": Run().as_dict(), "effective": effective()}
+
+
+def effective() -> dict[str, Any]:
+    """What a run without options is trained with on one data set: what rules and optimisers decide by themselves."""
+    run = Run(dataset="two-moons")
+    train = build_data(run).train
+    net = build_network(run, train)
+    planned = plan(net, train, None, run)
+    found = {
+        "weights": net.num_weights,
+        "prior sd": net.prior.sd.unique(),
+        "initial sd": net.posterior.sd.detach().unique(),
+        "epochs": planned.settings.length,
+        "temperature": planned.temperature(0.0),
+    }
+    for group in planned.groups:
+        own = {name: group.settings[name] for name in OWN if name in group.settings}
+        found[group.name] = {"optimiser": type(group.optimizer).__name__, **own}
+    plain: dict[str, Any] = json.loads(json.dumps(found, default=lambda t: [float(f"{v:.6g}") for v in t.tolist()]))
+    return plain
 
 
 def changed_defaults(stored: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """By name, what the table was made with and what there is now. An option that was added changes no run."""
     now = present_defaults()
-    pairs = {name: (stored[name], now[name]) for name in ("schema", "rate")}
+    pairs = {name: (stored[name], now[name]) for name in ("schema", "effective")}
     pairs |= {name: (value, now["defaults"].get(name, "gone")) for name, value in stored["defaults"].items()}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
@@ -151,23 +165,29 @@ def task_table(cells: Cells, task: str, methods: list[str]) -> list[str]:
     return lines + published_row(task, columns)
 
 
+def published(task: str) -> dict[str, float]:
+    """RMSE and log-likelihood of Monte-Carlo dropout; none but for UCI sets."""
+    found = PUBLISHED.get(task.removeprefix("uci-"))
+    return {} if found is None else dict(zip(("rmse", "log_likelihood"), found, strict=True))
+
+
 def published_row(task: str, columns: Iterable[str]) -> list[str]:
     """Monte-Carlo dropout as it was published; none but for UCI sets."""
-    found = PUBLISHED.get(task)
-    if found is None:
+    found = published(task)
+    if not found:
         return []
-    fields = [f"{found[c][0]:.2f} ± {found[c][1]:.2f}" if c in found else "" for c in columns]
+    fields = [f"{found[c]:.2f}" if c in found else "" for c in columns]
     return ["| *dropout, published* | " + " | ".join(fields) + " |"]
 
 
 def published_lines(cells: Cells) -> list[str]:
     """Ours and the dropout of this table beside the published one, a line a UCI set."""
     lines = []
-    for task in (task for task in PUBLISHED if task in cells.tasks):
+    for task in filter(published, cells.tasks):
         parts = []
-        for column, (value, error) in PUBLISHED[task].items():
+        for column, value in published(task).items():
             heading, *digits = SHOWN["regression"][column]
-            parts.append(f"{heading} {value:.2f} ± {error:.2f}")
+            parts.append(f"{heading} {value:.2f}")
             for method in (OURS, "dropout"):
                 values = cells.values(task, method, column)
                 parts.append(f"{method} {'missing' if values is None else _number(values, *digits)}")
@@ -227,9 +247,8 @@ def _introduction(stored: Mapping[str, Any], asked: Mapping[str, str]) -> list[s
         "",
         *(f"- **{name}**: {about}" for name, about in asked.items()),
         *left,
-        "- **dropout, published**: the readme of github.com/yaringal/DropoutUncertaintyExps (2018): all standard "
-        "splits where these tables have the first ones; ten times its paper's epochs; dropout rate and noise by a grid "
-        "on each split",
+        "- **dropout, published**: Monte-Carlo dropout as its authors have it, over all standard splits, where these "
+        "tables have the first ones",
     ]
 
 

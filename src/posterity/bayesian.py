@@ -9,7 +9,7 @@ into the drawn vector, and emptied afterwards (core.hosting).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -96,12 +96,8 @@ class BayesianModule(nn.Module):
     @torch.no_grad()
     def trial(self, *args: Any, **kwargs: Any) -> Any:
         """One pass at the mean, in eval mode, on a private copy: to see what comes out. The network stays as it is."""
-        return self.apart()(self.posterior.mean.detach(), *args, **kwargs)
-
-    def apart(self) -> Callable[..., Any]:
-        """Passes with given weights (N,), in eval mode, on a private copy: they change nothing of the network."""
-        host = self._host.private()
-        return lambda weights, *args, **kwargs: host.call(self.layout.views(weights), *args, **kwargs)
+        with self.hosted(self.layout.views(self.posterior.mean.detach())) as model:
+            return model(*args, **kwargs)
 
     def outputs(
         self, *args: Any, weights: Tensor | None = None, views: Mapping[str, Tensor] | None = None, samples: int = 1

@@ -16,7 +16,6 @@ Limits: K = 1 is the network itself.
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Sequence
 from itertools import zip_longest
 
@@ -25,11 +24,10 @@ from torch import nn
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
+from posterity.core.hosting import printed
 from posterity.core.randomness import NoiseSource, derive, fresh_seed
 from posterity.likelihoods import Likelihood
 from posterity.posteriors import Mixture, Posterior
-
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function that a module prints
 
 
 def ensemble(
@@ -151,7 +149,7 @@ def _refuse_unshared(net: BayesianModule) -> None:
 def _refuse_other(first: BayesianModule, net: BayesianModule) -> None:
     """Refuse to mix networks that differ in more than their posterior's values."""
     for what, ours, theirs in (
-        ("architecture", *_first_difference(_architecture(first), _architecture(net))),
+        ("architecture", *_first_difference(printed(first.model), printed(net.model))),
         ("weights", first.layout, net.layout),
         ("family", first.posterior.kind, net.posterior.kind),
         ("precision", first.posterior.mean.dtype, net.posterior.mean.dtype),
@@ -169,15 +167,10 @@ def _refuse_other(first: BayesianModule, net: BayesianModule) -> None:
             raise UsageError(f"an ensemble's members share the {what}; these have other values of {', '.join(others)}")
 
 
-def _architecture(net: BayesianModule) -> list[str]:
-    """Its modules, a line each."""
-    return [line.strip() for line in ADDRESS.sub("", repr(net.model)).splitlines()]
-
-
 def _first_difference(ours: list[str], theirs: list[str]) -> tuple[str, str]:
     """The first two lines that differ, or two empty ones."""
     pairs = zip_longest(ours, theirs, fillvalue="nothing")
-    return next(((a, b) for a, b in pairs if a != b), ("", ""))
+    return next(((a.strip(), b.strip()) for a, b in pairs if a != b), ("", ""))
 
 
 def _likelihood(net: BayesianModule) -> object:

@@ -172,28 +172,3 @@ def test_without_temperature_nothing_is_asked_of_a_point_s_prior(prior, monkeypa
     x, y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
     pt.negative_elbo(net, pt.Categorical(), x, y, num_data=4, temperature=0.0).backward()
     assert net.posterior.mean.grad.abs().sum() > 0
-
-
-class TestGivenSd:
-    def setup_method(self):
-        self.rho = nn.Parameter(torch.full((20,), -2.0))
-        self.sd = torch.full((20,), 0.5)
-        draw.give_sd(self.rho, self.sd)
-
-    def test_is_taken(self):
-        assert draw.sd_of(self.rho) is self.sd
-
-    def test_is_forgotten_with_its_owner(self):
-        del self.sd
-        torch.testing.assert_close(draw.sd_of(self.rho), nn.functional.softplus(self.rho))
-
-    def test_is_void_when_rho_changes(self):
-        with torch.no_grad():
-            self.rho[7] += 1  # not one of the values that are compared
-        torch.testing.assert_close(draw.sd_of(self.rho), nn.functional.softplus(self.rho))
-
-    def test_is_void_after_a_fused_optimiser(self):
-        """Which does not raise the version."""
-        self.rho.grad = torch.ones(20)
-        torch.optim.Adam([self.rho], fused=True).step()
-        torch.testing.assert_close(draw.sd_of(self.rho), nn.functional.softplus(self.rho))

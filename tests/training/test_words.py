@@ -40,7 +40,7 @@ def test_of_classes():
     assert "mean-field posterior over 8 weights on 60 data" in last
     assert "adabayes-fp, rate 0.01 (0.1 for the standard deviations), cosine" in last
     assert "temperature 0.3 = min(1, 0.04 x 60 data / 8 weights)" in last
-    assert "of where the ELBO wants them" in last
+    assert "times the standard deviations there are" in last
     assert any(line.startswith("warning: the standard deviations have not arrived") for line in said)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 import types
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +23,12 @@ from torch import Tensor, nn
 ATOMS = frozenset({type(None), bool, int, float, str, types.FunctionType})
 MACHINERY = frozenset(vars(nn.Module()))
 CONTAINERS = frozenset({dict, OrderedDict, list, set})
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function that a module prints
+
+
+def printed(model: nn.Module) -> list[str]:
+    """The modules as they print themselves, a line each: the same for every copy."""
+    return ADDRESS.sub("", repr(model)).splitlines()
 
 
 class Host:

@@ -1,7 +1,7 @@
 """A UCI set over its standard splits: each split a run of its own, in a folder of its own, finished ones reused.
 
-Beside it stand the published results of Monte-Carlo dropout (Gal and Ghahramani, 2016, with the grid search of the
-authors' later code): mean RMSE and log-likelihood over the same splits, one hidden layer of 50 units.
+Beside it stand the published results of Monte-Carlo dropout (Gal and Ghahramani): mean RMSE and log-likelihood over all
+standard splits, one hidden layer of 50 units.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from posterity.experiments.record import Record
 from posterity.experiments.run import Run
 
 SHOWN = ("rmse", "log_likelihood", "coverage_90", "crps")
-PUBLISHED = {  # RMSE and log-likelihood of Monte-Carlo dropout
+PUBLISHED = {  # RMSE and log-likelihood
     "boston": (2.90, -2.40),
     "concrete": (4.83, -2.94),
     "energy": (0.54, -1.21),

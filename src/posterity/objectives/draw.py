@@ -18,42 +18,18 @@ gradient; whoever wants the value adds it (see elbo.Loss.kl).
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.weak import WeakIdKeyDictionary
 
 from posterity.bayesian import BayesianModule
 from posterity.core.layout import Layout
 from posterity.priors import FlatGaussian, Prior
 
 FEW_WEIGHTS = 2**17  # below this, calls cost more than memory traffic: join the parts' gradients first
-
-
-_given = WeakIdKeyDictionary()  # by rho: a reference to its sd, and when it was its sd
-
-
-def give_sd(rho: Tensor, sd: Tensor) -> None:
-    """Spare the draws softplus(`rho`), which is `sd` but for rounding: while `rho` stays as it is and `sd` is kept."""
-    _given[rho] = weakref.ref(sd), rho._version, _some_of(rho)
-
-
-def sd_of(rho: Tensor) -> Tensor:
-    """softplus(`rho`), computed or given; not to be written to."""
-    given, version, some = _given.get(rho, (lambda: None, 0, None))
-    sd: Tensor | None = given()
-    # The version and some values, for fused optimisers do not raise the version.
-    if sd is not None and version == rho._version and sd.dtype == rho.dtype and torch.equal(some, _some_of(rho)):
-        return sd
-    return F.softplus(rho)
-
-
-def _some_of(rho: Tensor) -> Tensor:
-    return rho.detach()[:: max(1, len(rho) // 8)].clone()
 
 
 class _Draw(torch.autograd.Function):
@@ -66,7 +42,7 @@ class _Draw(torch.autograd.Function):
     def forward(
         ctx: Any, mean: Tensor, rho: Tensor, noise: Tensor, prior: FlatGaussian, layout: Layout
     ) -> tuple[Tensor, ...]:
-        sd = sd_of(rho)
+        sd = F.softplus(rho)
         ctx.save_for_backward(mean, rho, sd, noise, prior.centre)
         ctx.prior, ctx.layout, ctx.spent = prior, layout, False
         views = layout.views(torch.addcmul(mean, sd, noise))

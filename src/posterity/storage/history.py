@@ -75,14 +75,14 @@ def in_short(record: EpochRecord) -> str:
     shown = {"nll": "nll {:.4g}", "accuracy": "accuracy {:.2%}", "rmse": "rmse {:.4g}", "noise": "noise {:.3g}"}
     parts = []
     for prefix, name in (("", "training"), ("val_", "validation"), ("val_average_", "average")):
-        found = [form.format(record[prefix + key]) for key, form in shown.items() if _number(record.get(prefix + key))]
+        found = [
+            form.format(record[prefix + key])
+            for key, form in shown.items()
+            if isinstance(record.get(prefix + key), float)
+        ]
         if found:
             parts.append(f"{name}: {', '.join(found)}")
     return "  ".join(parts)
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, float)
 
 
 def read_history(path: Path) -> list[EpochRecord]:

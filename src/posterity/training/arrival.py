@@ -39,14 +39,15 @@ def wanted_spread(
     """The factor on the standard deviations that the ELBO wants: of all weights, and by layer."""
     some = torch.randperm(len(train), generator=generator(seed, "arrival/rows"))[:ROWS]
     x, y = train.x[some], train.y[some]
-    source, call = NoiseSource(derive(seed, "arrival/noise")), net.apart()
+    source = NoiseSource(derive(seed, "arrival/noise"))
     mean = net.posterior.mean.detach()
     forces = torch.zeros_like(mean, dtype=torch.float64)
     for _ in range(PAIRS):
         noise = source.normal((net.posterior.noise_size,), mean)
         for signed in (noise, -noise):
             weights = net.posterior.sample(signed).detach().requires_grad_()
-            nll = -likelihood.log_prob(call(weights, x).unsqueeze(0), y).mean()
+            with net.hosted(net.layout.views(weights)) as model:
+                nll = likelihood.nll(model(x).unsqueeze(0), y)
             energy = (len(train) / temperature) * nll + net.prior.energy_by_weight(weights).sum()
             (gradient,) = torch.autograd.grad(energy, weights)
             forces += (weights.detach() - mean) * gradient / (2 * PAIRS)

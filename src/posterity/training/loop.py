@@ -24,15 +24,14 @@ from posterity.metrics import brief_score
 from posterity.objectives import Loss, MovingBaseline, kl_by_weight, kl_weights, learn_scale, negative_elbo
 from posterity.objectives.baseline import MOVING
 from posterity.storage import EpochRecord, History, network_like, network_state
-from posterity.training.arrival import arrival_warnings, wanted_spread
 from posterity.training.callbacks import Callback
 from posterity.training.diagnostics import ADVICE, group_diagnostics, health_warnings, non_finite, signal_to_noise
+from posterity.training.ending import end
 from posterity.training.groups import step_groups
 from posterity.training.plan import Plan
 from posterity.training.resumption import description
 
 NOISE_STEPS = 20  # that a learnt noise is averaged over, at least; an epoch's, if they are more
-SETTLED_ROWS = 2000  # of the training data that the noise of new data is judged by, at most
 DONE = "epochs"  # why a training stops that was not stopped before its end
 
 
@@ -154,22 +153,13 @@ class Training:
         return record
 
     def _settle(self) -> None:
-        """What is left to do when the last step was taken: the best weights, the noise of new data, a last look."""
+        """What is left to do when the last step was taken, from the best weights on."""
         if self.settings.patience and self.best:
             self.net.load_state_dict(self.best["net"])
         self.unsettled = copy.deepcopy(dict(self.likelihood.state_dict()))
-        temperature, seed = self.temperature_at(max(self.step - 1, 0)), self.settings.seed
-        for net in filter(None, (self.net, self.averaged)):
-            assert net.likelihood is not None
-            if temperature and net.posterior.random and net.likelihood.settles:
-                x, y = self.train.x[:SETTLED_ROWS], self.train.y[:SETTLED_ROWS]
-                prediction = net.predict(x, seed=derive(seed, "settling"))
-                most = net.num_weights / self.num_data
-                net.likelihood.settle(prediction, y, temperature=temperature, most=most)
-        self.ending = {**self.likelihood.learnt(), "warnings": []}
-        if temperature and self.net.posterior.random:
-            wanted = wanted_spread(self.net, self.likelihood, self.train, temperature=temperature, seed=seed)
-            self.ending |= {"sd_wanted": wanted, "warnings": arrival_warnings(wanted)}
+        nets = [net for net in (self.net, self.averaged) if net is not None]
+        temperature = self.temperature_at(max(self.step - 1, 0))
+        self.ending = end(nets, self.train, temperature=temperature, seed=self.settings.seed)
 
     def validate(self, net: BayesianModule) -> dict[str, float]:
         """The scores of `net`, this training's or its average, on the validation data after this epoch."""

@@ -9,7 +9,6 @@ The start of an average is stretched, too; the snapshots that it has stay in it.
 from __future__ import annotations
 
 import hashlib
-import re
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posterity.core.errors import UsageError
+from posterity.core.hosting import printed
 from posterity.priors import Prior
 from posterity.storage import describe
 from posterity.training.plan import Plan
 
 if TYPE_CHECKING:
     from posterity.training.settings import Settings
-
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class ProlongedWarning(UserWarning):
@@ -35,7 +33,7 @@ def description(plan: Plan) -> dict[str, Any]:
     """What is trained, in plain values: weights, modules, posterior, prior with its scales, likelihood."""
     subject = plan.subject
     found = describe(subject.net, prior=subject.prior, likelihood=subject.likelihood)
-    found["modules"] = ADDRESS.sub("", repr(subject.net.model)).splitlines()
+    found["modules"] = printed(subject.net.model)
     if not plan.settings.learn_prior:  # a learnt scale is another in every epoch
         found["prior's values"] = _digest(subject.prior)
     return found

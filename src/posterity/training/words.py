@@ -47,4 +47,4 @@ def _spread(ending: Mapping[str, Any]) -> str:
     wanted = ending.get("sd_wanted")
     if wanted is None:
         return ""
-    return f"standard deviations within {max(wanted[ALL], 1 / wanted[ALL]):.2g} times of where the ELBO wants them"
+    return f"the ELBO wants {wanted[ALL]:.3g} times the standard deviations there are (1: they have arrived)"

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from posterity.core.errors import UsageError
-from posterity.objectives.draw import give_sd, sd_of
 from posterity.objectives.estimate import PATH, TOTAL
 from posterity.optim.ivon import advance, standard_deviation
 from posterity.optim.stepping import BLOCK, check_betas, check_not_negative, check_positive, closed
@@ -130,7 +129,7 @@ class PosteriorIVON(torch.optim.Optimizer):
         mean, rho = group["params"]
         state = self.state[mean]
         state["step"] += 1
-        sd = sd_of(rho)
+        sd = torch.nn.functional.softplus(rho)
         if self.centre is not None:
             mean.sub_(self.centre)
         shared = {"ess": group["ess"], "beta1": group["beta1"], "beta2": group["beta2"], "t": state["step"]}
@@ -141,32 +140,13 @@ class PosteriorIVON(torch.optim.Optimizer):
             _move(*block, scratch=scratch[:, : len(block[0])], lr=lr, delta=delta, **shared)
         if self.centre is not None:
             mean.add_(self.centre)
-        self._keep(sd)
         return loss
-
-    @torch.no_grad()
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from `state_dict`: where rho is as the last step left it, its sd is that step's, too."""
-        super().load_state_dict(state_dict)
-        mean, rho = self.param_groups[0]["params"]
-        state = self.state[mean]
-        if state["step"]:
-            sd, expected = torch.empty_like(rho), torch.empty_like(rho)
-            for _, *block in self._blocks(state["curvature"], sd, expected):
-                _follow(*block, ess=self.param_groups[0]["ess"])
-            if torch.equal(expected, rho):
-                self._keep(sd)
 
     def _blocks(self, *vectors: Tensor) -> Iterator[tuple[Any, ...]]:
         """The number of a weight tensor and corresponding blocks of the vectors, which lie in it."""
         sizes = [size for _, size in self._pieces]
         parts = (vector.detach().split(sizes) for vector in vectors)
         return zip((number for number, _ in self._pieces), *parts, strict=True)
-
-    def _keep(self, sd: Tensor) -> None:
-        """Have the next draw take `sd` for softplus(rho)."""
-        self._sd = sd
-        give_sd(self.param_groups[0]["params"][1], sd)
 
     def element_rates(self, group: dict[str, Any], state: dict[str, Any]) -> Tensor:
         """lr times the initial curvature over the present one: what multiplies the average gradient."""
@@ -189,7 +169,7 @@ def _move(
     ess: float,
     **settings: Any,
 ) -> None:
-    """One step of a block; `sd` is what its weights were drawn with, and becomes what the next are."""
+    """One step of a block; `sd` is what its weights were drawn with, and is written over."""
     noise_grad, spare = scratch
     if _is_small(sd):
         torch.mul(sd, 1 / 12, out=noise_grad).add_(0.5).mul_(sd)

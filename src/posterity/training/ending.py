@@ -1,0 +1,43 @@
+"""What is left to do when the last step of a training was taken: the noise of new data, and a last look.
+
+Noise that was fitted to the training's own residuals becomes that of new data (likelihoods.gaussian), of the network
+and of the average of its iterates alike; then the spread of the network is compared with what the ELBO wants
+(training.arrival). Both look at some rows of the training data, and draw noise of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from posterity.bayesian import BayesianModule
+from posterity.core.randomness import derive, generator
+from posterity.data import Dataset
+from posterity.training.arrival import arrival_warnings, wanted_spread
+
+SETTLED_ROWS = 2000  # of the training data that the noise of new data is judged by, at most
+
+
+def end(nets: Sequence[BayesianModule], train: Dataset, *, temperature: float, seed: int) -> dict[str, Any]:
+    """Settle the noise of all `nets`; what was found of the first: noise, spread that the ELBO wants, warnings."""
+    for net in nets:
+        if temperature and net.posterior.random:
+            _settle(net, train, temperature=temperature, seed=seed)
+    first = nets[0]
+    assert first.likelihood is not None
+    found = {**first.likelihood.learnt(), "warnings": []}
+    if temperature and first.posterior.random:
+        wanted = wanted_spread(first, first.likelihood, train, temperature=temperature, seed=seed)
+        found |= {"sd_wanted": wanted, "warnings": arrival_warnings(wanted)}
+    return found
+
+
+def _settle(net: BayesianModule, train: Dataset, *, temperature: float, seed: int) -> None:
+    likelihood = net.likelihood
+    if likelihood is None or not likelihood.settles:
+        return
+    rows = torch.randperm(len(train), generator=generator(seed, "settling/rows"))[:SETTLED_ROWS]
+    prediction = net.predict(train.x[rows], seed=derive(seed, "settling"))
+    likelihood.settle(prediction, train.y[rows], temperature=temperature, most=net.num_weights / len(train))
