@@ -2,10 +2,12 @@
 
     python benchmarks/defaults.py run --tasks digits-mlp uci-boston --methods plain ours
     python benchmarks/defaults.py table
+    python benchmarks/defaults.py restore
 
 `run` makes the cells that are not there yet, one JSON file each in OUT/task/method/seed.json; those of ours have the
 run's key in their name, so that changed defaults are run anew. `table` judges what there is: it writes the files
-defaults.json and defaults.md, and prints the verdicts.
+defaults.json and defaults.md, and prints the verdicts. `restore` makes the cells of the stored table files again, where
+there are none, so that a table can be gone on with on another machine.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import torch
 
 from defaults_baselines import Cell
 from defaults_methods import METHODS
-from defaults_report import present_defaults, published_lines, row, versions_of, worse, write
+from defaults_report import cell_of, present_defaults, published_lines, row, versions_of, worse, write
 from defaults_tasks import BATCH, OTHERS, TASKS, Task, score
 from defaults_verdicts import Cells, verdicts
 from peers import PeerUnavailable
@@ -34,11 +36,16 @@ PACKAGES = ("torch", "ivon-opt", "laplace-torch", "posterity")
 DOCS = Path(__file__).parents[1] / "docs" / "benchmarks"
 
 
+def key_of(cell: Cell, method: str) -> dict[str, str]:
+    """The key of the run that the cell belongs to, if it is one of ours."""
+    run_of = METHODS[method].run
+    return {} if run_of is None else {"key": run_of(cell).key}
+
+
 def cell_path(cell: Cell, method: str) -> Path:
     """Where the cell of `method` is."""
-    run_of = METHODS[method].run
-    key = "" if run_of is None else f"-{run_of(cell).key}"
-    return cell.folder / method / f"{cell.seed}{key}.json"
+    name = "-".join([str(cell.seed), *key_of(cell, method).values()])
+    return cell.folder / method / f"{name}.json"
 
 
 def finished(cell: Cell, method: str) -> dict[str, Any]:
@@ -50,6 +57,7 @@ def finished(cell: Cell, method: str) -> dict[str, Any]:
 def make(cell: Cell, method: str) -> dict[str, Any]:
     """Fit, score and write a cell; a training that diverges is a result, too."""
     head = {"task": cell.task.name, "method": method, "seed": cell.seed, "epochs": cell.epochs, "batch": BATCH}
+    head |= key_of(cell, method)
     found: dict[str, Any]
     try:
         fitted = METHODS[method].fit(cell)
@@ -57,10 +65,29 @@ def make(cell: Cell, method: str) -> dict[str, Any]:
     except NonFiniteError as error:
         found = {"failed": str(error)}
     found |= {"threads": torch.get_num_threads(), "versions": versions()}
+    keep(cell, method, {**head, **found})
+    return found
+
+
+def keep(cell: Cell, method: str, found: dict[str, Any]) -> None:
+    """Write a cell."""
     path = cell_path(cell, method)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps({**head, **found}, indent=1) + "\n")
-    return found
+    write_text(path, json.dumps(found, indent=1) + "\n")
+
+
+def restore(args: argparse.Namespace) -> None:
+    """Make the table's cells again; those of ours only if the defaults are still theirs."""
+    table = read_json(args.to / "defaults.json")
+    rows = {(row["task"], row["method"], row["seed"]): row for row in table.get("rows", [])}
+    made = 0
+    for cell, method in cells(args):
+        row = rows.get((cell.task.name, method, cell.seed), {})
+        own = row.get("epochs") == cell.epochs and row.get("key") == key_of(cell, method).get("key")
+        if own and not finished(cell, method):
+            keep(cell, method, {**cell_of(row), "versions": table["versions"]})
+            made += 1
+    print(f"{made} cells made again")
 
 
 def versions() -> dict[str, str]:
@@ -169,7 +196,7 @@ def table(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["run", "table"])
+    parser.add_argument("command", choices=["run", "table", "restore"])
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), help=", ".join(TASKS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS), help=", ".join(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, help="0 1 2 by default, of UCI sets the splits 0 to 4")
@@ -183,7 +210,7 @@ def main() -> None:
         for name in given:
             if name not in known:
                 parser.error(str(unknown_name(kind, name, known)))
-    (run if args.command == "run" else table)(args)
+    {"run": run, "table": table, "restore": restore}[args.command](args)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ SHOWN = {
     },
 }
 
+HEAD = ("task", "method", "seed", "epochs", "key")  # the key is that of a run of ours
 OWN = ("lr", "lr_sgd", "betas", "eps", "momentum", "weight_decay")  # of an optimiser's settings, what changes a result
 
 
@@ -82,11 +83,20 @@ def changed_defaults(stored: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
 
 def row(cell: Mapping[str, Any]) -> dict[str, Any]:
     """A cell's file in short."""
-    head = {name: cell[name] for name in ("task", "method", "seed", "epochs")}
+    head = {name: cell[name] for name in HEAD if name in cell}
     if "failed" in cell:
         return {**head, "failed": cell["failed"]}
     numbers = {**cell["scores"], "seconds": cell["seconds"]}
     return {**head, **{name: float(f"{value:.6g}") for name, value in numbers.items()}}
+
+
+def cell_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `row`, without what it leaves out."""
+    head = {name: row[name] for name in HEAD if name in row}
+    if "failed" in row:
+        return {**head, "failed": row["failed"]}
+    scores = {name: value for name, value in row.items() if name not in (*HEAD, "seconds")}
+    return {**head, "scores": scores, "seconds": row["seconds"]}
 
 
 def versions_of(cells: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -105,27 +105,25 @@ def test_in_a_loop_of_ones_own_it_is_a_parameter():
 
 
 def test_settling_by_hand():
-    """s^2 <- (1 + l)^2 mean r^2 - T l s^2, l = mean v / (T s^2), with the variance v of two outputs a datum."""
+    """s^2 <- mean r^2 / (1 - l)^2 - mean v, with the variance v of two outputs a datum."""
     likelihood = pt.GaussianNoise("learnt")
     outputs = torch.tensor([[[1.0], [2.0]], [[1.2], [2.4]]])  # variances 0.02 and 0.08, means 1.1 and 2.2
     y = torch.tensor([[1.4], [2.0]])
-    s2, temperature = math.log(2) ** 2, 0.25
-    likelihood.settle(likelihood.predict(outputs), y, temperature=temperature, most=10.0)
-    leverage = 0.05 / (temperature * s2)
-    wanted = (1 + leverage) ** 2 * (0.3**2 + 0.2**2) / 2 - 0.05
+    likelihood.settle(likelihood.predict(outputs), y, torch.tensor([0.4]))
+    wanted = (0.3**2 + 0.2**2) / 2 / 0.6**2 - 0.05
     assert sd_of(likelihood).item() == pytest.approx(math.sqrt(wanted), rel=1e-5)
-    few = pt.GaussianNoise("learnt")
-    few.settle(few.predict(outputs), y, temperature=temperature, most=0.1)  # weights for each datum
-    assert sd_of(few).item() == pytest.approx(math.sqrt(1.1**2 * 0.065 - temperature * 0.1 * s2), rel=1e-5)
+    pole = pt.GaussianNoise("learnt")
+    pole.settle(pole.predict(outputs), y, torch.tensor([1.0]))
+    assert sd_of(pole).item() == pytest.approx(math.sqrt(0.065 / 0.1**2 - 0.05), rel=1e-5)
 
 
 def test_settling_leaves_fixed_noise_and_single_draws():
-    outputs, y = torch.randn(2, 5, 1), torch.randn(5, 1)
+    outputs, y, none = torch.randn(2, 5, 1), torch.randn(5, 1), torch.zeros(1)
     fixed = pt.GaussianNoise(0.3)
-    fixed.settle(fixed.predict(outputs), y, temperature=0.1, most=1.0)
+    fixed.settle(fixed.predict(outputs), y, none)
     assert fixed.predict(outputs).aleatoric_sd.unique().item() == pytest.approx(0.3)
     learnt = pt.GaussianNoise("learnt")
-    learnt.settle(learnt.predict(outputs[:1]), y, temperature=0.1, most=1.0)
+    learnt.settle(learnt.predict(outputs[:1]), y, none)
     assert learnt.rho.item() == 0.0
 
 
@@ -143,7 +141,7 @@ def test_settled_noise_is_that_of_new_data(temperature):
         own.append(sd_of(likelihood).item())
         root = torch.linalg.cholesky(temperature * own[-1] ** 2 * torch.linalg.inv(x.T @ x))
         draws = best + root @ torch.randn(64, 30, 1, generator=g).double()
-        likelihood.settle(likelihood.predict(x @ draws), y, temperature=temperature, most=0.2)
+        likelihood.settle(likelihood.predict(x @ draws), y, torch.tensor([0.2]))
         new.append(math.hypot(sd_of(likelihood).item(), own[-1] * math.sqrt(0.2 * temperature)))
     expected = TRUE * math.sqrt(1 + 30 / (150 - 30 - 1))  # of new rows of the same kind, spread and noise together
     assert sum(own) / 20 < 0.95 * TRUE

@@ -10,7 +10,7 @@ from torch import nn
 import posterity as pt
 from posterity.core.errors import UnknownNameError, UsageError
 from posterity.models import mean_field, mlp
-from posterity.objectives.tempering import AUTO_TAU, as_rule, hidden_neurons, temperature_rule
+from posterity.objectives.tempering import AUTO_MOST, AUTO_TAU, as_rule, hidden_neurons, temperature_rule
 from posterity.training import Settings
 
 
@@ -190,9 +190,9 @@ def test_unknown_names_suggest_the_nearest():
 
 
 def test_auto_by_hand():
-    """min(1, tau p / N), never above Bayes' rule."""
+    """min(AUTO_MOST, tau p / N)."""
     net = pt.bayesian(mlp((3,), 2, hidden=(4, 5)))  # 53 weights
-    assert value(pt.auto(0.5), net, 53) == 0.5
-    assert value(pt.auto(0.5), net, 10 * 53) == 1.0
+    assert value(pt.auto(0.02), net, 53) == 0.02
+    assert value(pt.auto(0.02), net, 10 * 53) == AUTO_MOST == 0.05
     assert value(pt.auto(), net, 53) == value("auto", net, 53) == AUTO_TAU
     assert temperature_rule("auto", tau=0.3) == pt.auto(0.3)

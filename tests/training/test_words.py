@@ -19,8 +19,8 @@ X = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
 
 def lines(y, **given):
     """What is printed of a training of two epochs."""
-    posterior = given.pop("posterior", "mean_field")
-    net = pt.bayesian(nn.Linear(3, 1 if y.is_floating_point() else 2), posterior=posterior, seed=0)
+    of_network = {name: given.pop(name) for name in ("posterior", "rho") if name in given}
+    net = pt.bayesian(nn.Linear(3, 1 if y.is_floating_point() else 2), seed=0, **of_network)
     training = Training(net, plan(net, (X, y), None, Settings(**{"epochs": 2, **given})))
     display = ProgressDisplay(Console(file=io.StringIO(), width=400))
     training.callbacks.append(display)
@@ -33,13 +33,13 @@ def lines(y, **given):
 
 
 def test_of_classes():
-    said = lines((X[:, 0] > 0).long())
+    said = lines((X[:, 0] > 0).long(), rho=-7.0)
     assert said[0].startswith("epoch 1/2  training: nll ")
     assert "kl" not in said[0]
     last = next(line for line in said if line.startswith("trained"))
     assert "mean-field posterior over 8 weights on 60 data" in last
     assert "adabayes-fp, rate 0.01 (0.1 for the standard deviations), cosine" in last
-    assert "temperature 0.3 = min(1, 0.04 x 60 data / 8 weights)" in last
+    assert "temperature 0.05 = min(0.05, 0.04 x 60 data / 8 weights)" in last
     assert "times the standard deviations there are" in last
     assert any(line.startswith("warning: the standard deviations have not arrived") for line in said)
 

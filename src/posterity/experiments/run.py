@@ -44,7 +44,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SCHEMA = 2  # grows when a default changes (tests/experiments/defaults.json holds them together)
+SCHEMA = 3  # grows when a default changes (tests/experiments/defaults.json holds them together)
 NOTHING = "(none)"  # stands for None in a file: TOML has nothing for it
 STARTED = [name for name, family in POSTERIORS.items() if family.trainable]
 

@@ -16,12 +16,13 @@ residuals, whatever the targets' scale, and follows them. In a loop of one's own
 Limits: share = 1 is the batch's own best s; of targets that are met exactly it stays LEAST of their spread.
 
 At its end a training `settle`s learnt and input-dependent noise: its own residuals r are smaller than those of new
-data, since the weights follow them. How far is the leverage of a datum, which the spread of its output shows: for a
-linear network, whose q has the covariance T s^2 (X'X + ..)^-1, the variance of an output is T s^2 times it. Hence
-    l = mean_n Var_q[z_n] / (T s_n^2),    s^2 <- (1 + l)^2 mean r^2 - T l s^2    (in units of s_n for input noise)
-To first order in l it is Akaike's final prediction error, (1 + l) / (1 - l) mean r^2, which has a pole at l = 1. The
-second term is what the predictive adds by itself. A leverage is at most 1, and all of them sum to no more than the
-number of weights: l is at most N / n (`most`). Limits: many data for each weight, l -> 0: the residuals themselves.
+data, since the weights follow them. How far is the leverage of a datum (training.leverage), on average l. Then
+    s^2 <- mean r^2 / (1 - l)^2 - mean_n Var_q[z_n]    (in units of s_n for input noise)
+The first term is generalised cross-validation [1]: what the square residual of new data will be. The second is what the
+predictive adds by itself. There is a pole at l = 1: MOST_LEVERAGE is corrected for at the most.
+Limits: many data for each weight, l -> 0: the residuals themselves.
+
+[1] Golub, Heath and Wahba, Generalized cross-validation as a method for choosing a good ridge parameter, 1979.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from posterity.likelihoods.prediction import Prediction
 from posterity.likelihoods.real import RealPrediction
 
 LEAST = 1e-3  # of the targets' spread: a network that meets all targets would drive s, and with it the loss, to -inf
+MOST_LEVERAGE = 0.9  # that residuals are corrected for: by ten times, at the most
 MIN_SD = 1e-3  # keeps input-dependent noise from collapsing onto single training points
 
 
@@ -118,16 +120,16 @@ class GaussianNoise(Likelihood):
         return isinstance(self.noise, str)
 
     @torch.no_grad()
-    def settle(self, prediction: Prediction, y: Tensor, *, temperature: float, most: float) -> None:
+    def settle(self, prediction: Prediction, y: Tensor, leverage: Tensor) -> None:
         """The noise of new data, from a `prediction` at the training's own (n, k), see the header."""
         assert isinstance(prediction, RealPrediction)
         if not self.settles or prediction.samples is None or len(prediction.samples) < 2:
             return
         noise = prediction.aleatoric_sd.double()
-        spread = prediction.samples.double().var(0) / noise.square()
-        leverage = (spread / temperature).clamp_max(1.0).mean(0).clamp_max(most)
+        spread = (prediction.samples.double().var(0) / noise.square()).mean(0)
         residuals = ((y - prediction.mean).double() / noise).square().mean(0)
-        factor = (residuals * (1 + leverage).square() - temperature * leverage).clamp_min(LEAST**2).sqrt()
+        left_out = residuals / (1 - leverage.clamp_max(MOST_LEVERAGE)).square()
+        factor = (left_out - spread).clamp_min(LEAST**2).sqrt()
         if self.noise == "input":
             self.unit.mul_(factor)
         else:

@@ -50,10 +50,10 @@ class Likelihood(nn.Module, ABC):
         """Whether `settle` does anything."""
         return False
 
-    def settle(self, prediction: Prediction, y: Tensor, *, temperature: float, most: float) -> None:
+    def settle(self, prediction: Prediction, y: Tensor, leverage: Tensor) -> None:
         """What it takes from the trained network's `prediction` at its own data, when the training has ended.
 
-        `most` is the number of weights for each datum.
+        `leverage` (k,) is how far the network follows these data, see training.leverage.
         """
 
     def learnt(self) -> dict[str, Any]:

@@ -15,7 +15,9 @@ import torch
 from posterity.bayesian import BayesianModule
 from posterity.core.randomness import derive, generator
 from posterity.data import Dataset
+from posterity.likelihoods import RealPrediction
 from posterity.training.arrival import arrival_warnings, wanted_spread
+from posterity.training.leverage import mean_leverage
 
 SETTLED_ROWS = 2000  # of the training data that the noise of new data is judged by, at most
 
@@ -40,4 +42,6 @@ def _settle(net: BayesianModule, train: Dataset, *, temperature: float, seed: in
         return
     rows = torch.randperm(len(train), generator=generator(seed, "settling/rows"))[:SETTLED_ROWS]
     prediction = net.predict(train.x[rows], seed=derive(seed, "settling"))
-    likelihood.settle(prediction, train.y[rows], temperature=temperature, most=net.num_weights / len(train))
+    assert isinstance(prediction, RealPrediction)
+    leverage = mean_leverage(net, prediction, train.x[rows], temperature=temperature, num_data=len(train))
+    likelihood.settle(prediction, train.y[rows], leverage)

@@ -21,7 +21,15 @@ from posterity.core.errors import PosterityError, UsageError, unknown_name
 from posterity.data.augmentation import AUGMENTATIONS
 from posterity.estimators import ESTIMATORS, SAMPLE
 from posterity.objectives import BASELINES, GRADIENTS
-from posterity.objectives.tempering import AUTO_TAU, SHAPES, TEMPERATURES, Auto, TemperatureRule, temperature_rule
+from posterity.objectives.tempering import (
+    AUTO_MOST,
+    AUTO_TAU,
+    SHAPES,
+    TEMPERATURES,
+    Auto,
+    TemperatureRule,
+    temperature_rule,
+)
 from posterity.optim import OPTIMIZERS, SCHEDULES, SD_RATE
 from posterity.priors import PENALTIES, VARIANCES
 from posterity.training.methods import METHODS
@@ -151,8 +159,8 @@ class Settings(BaseModel):
     tau: float | None = setting(
         None,
         TEMPERATURE,
-        f"factor of a rule: min(1, tau * data / weights) (auto; {AUTO_TAU:g} by default), tau * data / weights "
-        "(per-weight; 1), tau * data / neurons (per-neuron; 1)",
+        f"factor of a rule: min({AUTO_MOST:g}, tau * data / weights) (auto; {AUTO_TAU:g} by default), "
+        "tau * data / weights (per-weight; 1), tau * data / neurons (per-neuron; 1)",
         ge=0,
     )
     temperature_warmup: float = setting(0.0, TEMPERATURE, "epochs in which the temperature is ramped up from 0", ge=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from posterity.objectives.tempering import Auto
+from posterity.objectives.tempering import AUTO_MOST, Auto
 from posterity.storage import EpochRecord
 from posterity.training.arrival import ALL
 from posterity.training.groups import SD
@@ -38,9 +38,8 @@ def _temperature(plan: Plan, record: EpochRecord) -> str:
     if not isinstance(rule, Auto):
         return f"temperature {temperature:.3g}"
     sizes = f"{plan.subject.num_data} data / {plan.subject.net.num_weights} weights"
-    return (
-        f"temperature {temperature:.3g} = min(1, {rule.tau:g} x {sizes}), since a KL of so many weights drowns the data"
-    )
+    by_rule = f"temperature {temperature:.3g} = min({AUTO_MOST:g}, {rule.tau:g} x {sizes})"
+    return f"{by_rule}, since a KL of so many weights drowns the data"
 
 
 def _spread(ending: Mapping[str, Any]) -> str:

@@ -1,0 +1,58 @@
+"""Leverage: how far a network follows the targets that it was trained on, on average over the data.
+
+A residual r of the training is smaller than that of a datum which was left out, r / (1 - h), with the leverage h of the
+datum. To first order around the mean of q, for targets z with noise s, J = dz / dw, at the temperature T,
+
+    h_n = J_n C J_n^T / s_n^2,    C = (sum_n J_n^T J_n / s_n^2 + T / prior variance)^-1              (Gauss-Newton)
+
+That is a matrix (N, N): of networks with more than MOST_WEIGHTS the spread of the outputs under q serves instead,
+
+    h_n = Var_q[z_n] / (T s_n^2),  at most 1,  on average at most N / n
+
+which is the same where q has all correlations, and larger in a mean-field network, which counts each weight as one
+degree of freedom, whatever the others do. Limits: a linear network without a prior has h = N / n on average.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from posterity.bayesian import BayesianModule
+from posterity.likelihoods import GaussianNoise, RealPrediction
+
+MOST_WEIGHTS = 1500  # whose matrix is inverted: some 50 ms
+ROWS = 50  # whose gradients are taken from one pass
+
+
+def mean_leverage(
+    net: BayesianModule, prediction: RealPrediction, x: Tensor, *, temperature: float, num_data: int
+) -> Tensor:
+    """Of each target (k,), over the rows `x` of the training data, `prediction` at these."""
+    if net.num_weights <= MOST_WEIGHTS:
+        return _by_gradients(net, x, prediction.aleatoric_sd.double(), temperature=temperature, num_data=num_data)
+    assert prediction.samples is not None
+    each = prediction.samples.double().var(0) / prediction.aleatoric_sd.double().square() / temperature
+    return each.clamp_max(1.0).mean(0).clamp_max(net.num_weights / num_data)
+
+
+def _by_gradients(net: BayesianModule, x: Tensor, noise: Tensor, *, temperature: float, num_data: int) -> Tensor:
+    jacobian = _jacobian(net, x) / noise.unsqueeze(-1)  # (n, k, N)
+    flat = jacobian.flatten(0, 1)
+    precision = torch.matmul(flat.T, flat) * (num_data / len(x))
+    precision.diagonal().add_(temperature / net.prior.sd.double().square())
+    half = torch.linalg.solve_triangular(torch.linalg.cholesky(precision), flat.T, upper=False)  # (N, n k)
+    return half.square().sum(0).view(len(x), -1).mean(0)
+
+
+def _jacobian(net: BayesianModule, x: Tensor) -> Tensor:
+    """(n, k, N), in double precision, of the targets' means at q's mean."""
+    weights = net.posterior.mean.detach().clone().requires_grad_()
+    likelihood, rows = net.likelihood, []
+    assert isinstance(likelihood, GaussianNoise)
+    with torch.enable_grad():
+        for part in x.split(ROWS):
+            with net.hosted(net.layout.views(weights)) as model:
+                means = likelihood.moments(model(part).unsqueeze(0))[0].flatten()
+            rows += [torch.autograd.grad(mean, weights, retain_graph=True)[0] for mean in means]
+    return torch.stack(rows).double().view(len(x), -1, len(weights))

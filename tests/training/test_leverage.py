@@ -1,0 +1,70 @@
+"""How far a network follows its data: by hand on linear networks, and the two ways against each other."""
+
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+from posterity.training import leverage
+
+NUM_DATA, NUM_INPUTS, NOISE = 40, 5, 0.3
+
+
+def linear(outputs=1, **options):
+    net = pt.bayesian(nn.Linear(NUM_INPUTS, outputs, bias=False), prior=pt.Gaussian(2.0), seed=0, **options)
+    net.likelihood = pt.GaussianNoise(NOISE, num_targets=outputs)
+    return net.double()
+
+
+def rows(n=NUM_DATA):
+    return torch.randn(n, NUM_INPUTS, generator=torch.Generator().manual_seed(1)).double()
+
+
+def found(net, x, temperature=0.2, num_data=NUM_DATA):
+    return leverage.mean_leverage(net, net.predict(x, 4, seed=0), x, temperature=temperature, num_data=num_data)
+
+
+def test_of_a_linear_network_by_hand():
+    """The trace of x (x'x + T s^2 / 4)^-1 x' over n: ridge regression's hat matrix."""
+    x, temperature = rows(), 0.2
+    hat = x @ torch.linalg.inv(x.T @ x + temperature * NOISE**2 / 4 * torch.eye(NUM_INPUTS)) @ x.T
+    assert found(linear(), x, temperature).item() == pytest.approx(hat.trace().item() / NUM_DATA, rel=1e-9)
+
+
+def test_without_a_prior_it_is_weights_over_data():
+    assert found(linear(), rows(), temperature=1e-12).item() == pytest.approx(NUM_INPUTS / NUM_DATA, rel=1e-6)
+
+
+def test_targets_have_their_own():
+    both = found(linear(2), rows())
+    assert both.shape == (2,)
+    assert both.tolist() == pytest.approx([found(linear(), rows()).item()] * 2, rel=1e-9)
+
+
+def test_some_rows_stand_for_all():
+    """Each of these rows twice: half the leverage, which the rows once show as well."""
+    x = rows()
+    whole = found(linear(), torch.cat([x, x]), num_data=2 * NUM_DATA).item()
+    assert found(linear(), x, num_data=2 * NUM_DATA).item() == pytest.approx(whole, rel=1e-9)
+
+
+def test_redundant_weights_count_once():
+    """Two inputs that are the same: the gradients see one degree of freedom, a mean-field spread two."""
+    x = rows()[:, :1].expand(-1, NUM_INPUTS).contiguous()
+    assert found(linear(), x, temperature=1e-12 + 1e-9).item() == pytest.approx(1 / NUM_DATA, rel=1e-3)
+
+
+def test_of_a_large_network_by_its_spread(monkeypatch):
+    """Where q is the exact posterior (orthogonal inputs), both ways agree."""
+    x = torch.linalg.qr(rows())[0] * NUM_DATA**0.5
+    temperature, net = 0.2, linear()
+    sd = (temperature / (NUM_DATA / NOISE**2 + temperature / 4)) ** 0.5
+    with torch.no_grad():
+        net.posterior.rho.fill_(torch.tensor(sd).double().expm1().log().item())
+    exact = found(net, x, temperature).item()
+    monkeypatch.setattr(leverage, "MOST_WEIGHTS", 1)
+    prediction = net.predict(x, 4000, seed=0)
+    spread = leverage.mean_leverage(net, prediction, x, temperature=temperature, num_data=NUM_DATA)
+    assert spread.item() == pytest.approx(exact, rel=0.05)
+    few = leverage.mean_leverage(net, prediction, x, temperature=temperature, num_data=1000)
+    assert few.item() == pytest.approx(NUM_INPUTS / 1000)
