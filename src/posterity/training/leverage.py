@@ -41,7 +41,7 @@ def _by_gradients(net: BayesianModule, x: Tensor, noise: Tensor, *, temperature:
     flat = jacobian.flatten(0, 1)
     precision = torch.matmul(flat.T, flat) * (num_data / len(x))
     precision.diagonal().add_(temperature / net.prior.sd.double().square())
-    half = torch.linalg.solve_triangular(torch.linalg.cholesky(precision), flat.T, upper=False)  # (N, n k)
+    half: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(precision), flat.T, upper=False)  # (N, n k)
     return half.square().sum(0).view(len(x), -1).mean(0)
 
 
