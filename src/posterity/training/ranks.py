@@ -11,10 +11,12 @@ gloo, that of GPUs by NCCL.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import torch
 from torch import Tensor
@@ -25,8 +27,12 @@ from posterity.bayesian import BayesianModule
 from posterity.core.errors import PosterityError, UsageError
 from posterity.estimators import SAMPLE
 
+if TYPE_CHECKING:
+    from torch.distributed.distributed_c10d import Store
+
 SHARED, OWN = "shared", "own"
 RANK_NOISES = (SHARED, OWN)
+PAUSE = 0.01  # seconds between answers
 Value = TypeVar("Value")
 
 
@@ -88,10 +94,15 @@ def process_group() -> Iterator[Ranks | None]:
         return
     joined = not dist.is_initialized()
     if joined:
+        from torch.distributed.rendezvous import rendezvous  # which not every build of PyTorch has
+
+        store, rank, size = next(rendezvous("env://"))
         # Networks are trained where they lie: on the CPU also of a machine with GPUs.
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    ranks = Ranks(dist.get_rank(), dist.get_world_size(), restarted=restarted)
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, store=_fresh(store, rank, size), rank=rank, world_size=size)
+    starts = torch.tensor(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+    dist.all_reduce(starts, dist.ReduceOp.MAX)  # each machine counts for itself
+    ranks = Ranks(dist.get_rank(), dist.get_world_size(), restarted=bool(starts > 0))
     token = _current.set(ranks if ranks.size > 1 else None)
     try:
         yield ranks
@@ -99,6 +110,30 @@ def process_group() -> Iterator[Ranks | None]:
         _current.reset(token)
         if joined:
             dist.destroy_process_group()
+
+
+def _fresh(store: Store, rank: int, size: int) -> Store:
+    """`store` under a name that no earlier start of these processes has used, which rank 0 makes for all.
+
+    torchrun keeps one store over its restarts, in which the addresses of processes that are gone are found first, and
+    its count of restarts is each machine's own (pytorch/pytorch#135712). So each of the others asks by a name that is
+    new, and rank 0 answers until all have understood.
+    """
+    from torch.distributed.distributed_c10d import PrefixStore
+
+    own = uuid4().hex
+    if rank:
+        store.set(f"asks/{rank}", own)
+        given = store.get(f"answer/{own}").decode()
+        store.set(f"joined/{given}/{rank}", "")
+        return PrefixStore(given, store)
+    missing = set(range(1, size))
+    while missing:
+        for other in missing:
+            store.set(f"answer/{store.get(f'asks/{other}').decode()}", own)
+        missing = {other for other in missing if not store.check([f"joined/{own}/{other}"])}
+        time.sleep(PAUSE)
+    return PrefixStore(own, store)
 
 
 def check_spreadable(net: BayesianModule, *, estimator: str, rank_noise: str) -> None:
