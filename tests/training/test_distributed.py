@@ -19,7 +19,7 @@ import pytest
 import torch
 from spread_worker import LIMIT, fit_case, outcome
 
-from posterity.experiments import Record
+from posterity.experiments import Record, Run, execute
 from posterity.training import Ranks
 
 # 21 rows in batches of 10: the last has one, so that of two processes one has no rows, of three two have none.
@@ -157,7 +157,7 @@ def test_every_row_has_one_rank():
             assert max(end - begin for begin, end in parts) <= -(-rows // size)
 
 
-LONG = ("--train-rows", 110, "--batch-size", 25, "--epochs", 80, "--hidden", 8, "--model", "mlp", "--val-fraction", 0.1)
+LONG = ("--train-rows", 110, "--batch-size", 25, "--epochs", 40, "--hidden", 8, "--model", "mlp", "--val-fraction", 0.1)
 
 
 @pytest.fixture
@@ -174,12 +174,11 @@ def start(worker, tmp_path):
     assert all(launch.finish() is not None for launch in begun)
 
 
-@pytest.fixture
-def whole(cli, tmp_path):
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
     """The record of the long run in one process."""
-    done = cli("train", *LONG, "--quiet", "--out", "whole")
-    assert done.code == 0, done.err
-    return Record.read(tmp_path / "whole")
+    run = Run(train_rows=110, batch_size=25, epochs=40, hidden=(8,), model="mlp", val_fraction=0.1)
+    return execute(run, tmp_path_factory.mktemp("whole") / "run")
 
 
 def steps(out):
@@ -197,6 +196,7 @@ def process(out, rank, restart=0):
 def check_same_run(folder, whole):
     record = Record.read(folder)
     assert record.finished
+    assert record.run.key == whole.run.key
     assert [r["step"] for r in record.history] == [r["step"] for r in whole.history]
     for ours, theirs in zip(record.history, whole.history, strict=True):
         assert close([ours["nll"], ours["kl"], ours["val_nll"]], [theirs["nll"], theirs["kl"], theirs["val_nll"]])
