@@ -31,10 +31,10 @@ def test_twenty_kills_at_random_moments_and_one_at_each_write(memory, checkpoint
         assert found[-1] == "finished"
     assert outcomes["random"].count("SIGKILL") == 20
     assert outcomes["points"].count("SIGKILL") >= 20
-    assert outcomes["longer"].count("SIGKILL") == 9
+    assert outcomes["longer"].count("SIGKILL") == 10
     runs = {kind: sorted(memory.glob(f"{kind}*")) for kind in ("random", "point", "prolonged")}
     assert len(runs["point"]) > 20
-    assert len(runs["prolonged"]) == 10
+    assert len(runs["prolonged"]) == 11
     for kind, found in runs.items():
         # A finished run with patience is prolonged from its best weights, and so does not end as one at once.
         whole = memory / ("prolonged" if kind == "prolonged" else "whole")
@@ -42,6 +42,7 @@ def test_twenty_kills_at_random_moments_and_one_at_each_write(memory, checkpoint
             assert checkpoint_bytes(run) == checkpoint_bytes(whole), run.name
             assert records(run / "history.jsonl") == records(whole / "history.jsonl"), run.name
             assert [r["epoch"] for r in records(run / "history.jsonl")] == [1, 2, 3, 4]
+            assert len((run / "history.csv").read_text().splitlines()) == 5
             assert (run / "config.toml").read_bytes() == (whole / "config.toml").read_bytes()
             summaries = [json.loads((folder / "summary.json").read_text()) for folder in (run, whole)]
             assert summaries[0]["stopped"] == "epochs"
@@ -139,7 +140,9 @@ def test_signals_end_a_run_in_good_order_and_a_kill_leaves_it_whole(
     second = signalled(start(out, "--resume", *rarely), out, signal.SIGINT, 130)
     assert newest(out)["step"] == second
     assert 0 < first < second < total
+    assert len((out / "history.csv").read_text().splitlines()) == 1 + lines(out)
     killed_while_it_holds_the_lock(cli, start(out, "--resume", "--checkpoint-seconds", 0), out, second + 20)
+    assert not (out / "history.csv").exists()
     done = cli("train", "--out", out, "--resume", "--json")
     assert done.code == 0, done.err
     assert {**done.json, "run": ""} == {**whole.json, "run": ""}

@@ -12,7 +12,9 @@ from posterity.cli.options import JSON, configure, run_command
 from posterity.cli.output import note, print_json, print_metrics
 from posterity.core.errors import NonFiniteError, UsageError
 from posterity.experiments import Record, Run, accompany, execute
+from posterity.integrations import TensorBoard
 from posterity.report import write_figures
+from posterity.storage import RunDirectory
 from posterity.training import CHECKPOINT_SECONDS, Interrupted, process_group
 
 
@@ -24,6 +26,7 @@ def train_command(
     resume: bool,
     overwrite: bool,
     checkpoint_seconds: float,
+    tensorboard: bool,
     quiet: bool,
     json: bool,
 ) -> None:
@@ -44,6 +47,7 @@ def train_command(
             overwrite=overwrite and not again,
             progress=not quiet,
             checkpoint_seconds=checkpoint_seconds,
+            callbacks=[TensorBoard(RunDirectory(out).tensorboard)] if tensorboard else [],
         )
     write_figures(record)
     if json:
@@ -86,6 +90,10 @@ COMMAND = run_command(
         "checkpoint_seconds": (
             Annotated[float, typer.Option(min=0, help="longest time between checkpoints")],
             CHECKPOINT_SECONDS,
+        ),
+        "tensorboard": (
+            Annotated[bool, typer.Option("--tensorboard", help="also write the history for TensorBoard, in --out")],
+            False,
         ),
         "quiet": (Annotated[bool, typer.Option("--quiet", help="no progress display")], False),
         **JSON,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from posterity.bayesian import BayesianModule
-from posterity.core.errors import UsageError
+from posterity.core.errors import PosterityError, UsageError
 from posterity.core.randomness import derive
 from posterity.ensemble import ensemble, pooled
 from posterity.storage import History, RunDirectory, in_short, network_state
@@ -117,7 +117,8 @@ def _carry_out_members(
         if given["progress"]:
             Console(stderr=True).print(f"member {number} of {len(planned.members)}", highlight=False)
         with directory.member(number) if directory is not None else nullcontext() as place:
-            results.append(carry_out(one.subject.net, one, place, **given))
+            own = [callback.of_member(number) for callback in given["callbacks"]]
+            results.append(carry_out(one.subject.net, one, place, **{**given, "callbacks": own}))
         one.groups.clear()  # the optimisers' states, which nobody needs any more
     result = _together(net, results, directory)
     if directory is not None:
@@ -148,6 +149,7 @@ def _together(net: BayesianModule, results: list[FitResult], directory: RunDirec
         for record in each.history:
             history.append({"member": number, **record})
     history.flush()
+    history.tabulate()
     stopped = "; ".join(dict.fromkeys(each.stopped for each in results))
     warned = [warning for each in results for warning in each.ending["warnings"]]
     assert net.likelihood is not None
@@ -210,6 +212,11 @@ def _run(training: Training, kept: dict[str, Any] | None, writer: _Writer, watch
             writer.write(now=bool(training.stopped))
             if not training.stopped:
                 heed_signal()
+        training.history.tabulate()
+    except BaseException:
+        with suppress(PosterityError, OSError):  # what went wrong before is what is reported
+            training.history.tabulate()
+        raise
     finally:
         for callback in training.callbacks:
             callback.on_end(training)
