@@ -55,6 +55,7 @@ def test_is_removed_when_the_history_is_gone_on_with(tmp_path):
 def test_a_training_leaves_the_table_of_its_history(network, tmp_path, diverges):
     x = torch.randn(40, 3)
     data = (x, x.sum(1, keepdim=True))
+
     class Broken(pt.Callback):
         def on_step(self, training, loss):
             if diverges and training.epoch == 2:
