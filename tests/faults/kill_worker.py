@@ -105,7 +105,8 @@ def at_points(folder: Path) -> list[str]:
         (checkpoint.shutil, "rmtree", (5, 6, 7, 8)),
         (Path, "rename", (2, 3)),
         (history.History, "append", (1, 2, 4)),
-        (os, "replace", (1, 2, 3, 4)),
+        (os, "replace", (4, 3, 2, 1)),
+        (sys.modules["posterity.experiments.execute"], "merge_json", (1,)),
     )
     outcomes = []
     for number, point in enumerate(points):
