@@ -9,10 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from launched import Launched
 
 from posterity.storage import Checkpoints
 
@@ -49,43 +49,17 @@ def test_twenty_kills_at_random_moments_and_one_at_each_write(memory, checkpoint
             assert summaries[0]["evaluation"] == summaries[1]["evaluation"]
 
 
-class Process:
+class Process(Launched):
     """A command that runs in a process of its own."""
 
     def __init__(self, worker, folder, arguments):
-        self.worker, self.files = worker, (folder / "printed", folder / "errors")
-        printed, errors = map(str, self.files)
-        self.pid = self.tell({"start": [*map(str, arguments)], "printed": printed, "errors": errors})
-
-    def tell(self, request):
-        self.worker.stdin.write(json.dumps(request) + "\n")
-        self.worker.stdin.flush()
-        return json.loads(self.worker.stdout.readline())
-
-    @property
-    def code(self):
-        """None while it lives."""
-        return self.tell({"ask": self.pid})
+        printed, errors = folder / "printed", folder / "errors"
+        request = {"start": [*map(str, arguments)], "printed": str(printed), "errors": str(errors)}
+        super().__init__(worker, request, printed, errors)
 
     def send(self, number):
         if self.code is None:  # nobody has waited for it, so that the id cannot be another's
             os.kill(self.pid, number)
-
-    def wait_until(self, condition):
-        limit = time.monotonic() + 120
-        while not condition():
-            assert self.code is None, self.read()
-            assert time.monotonic() < limit
-            time.sleep(0.002)
-
-    def finish(self):
-        limit = time.monotonic() + 60
-        while self.code is None and time.monotonic() < limit:
-            time.sleep(0.002)
-        return self.code
-
-    def read(self):
-        return [file.read_text() for file in self.files]
 
 
 @pytest.fixture(scope="module")

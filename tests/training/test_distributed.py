@@ -12,12 +12,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
-from spread_worker import LIMIT, fit_case, outcome
+from launched import Launched
+from spread_worker import fit_case, outcome
 
 from posterity.experiments import Record, Run, execute
 from posterity.training import Ranks
@@ -58,36 +58,16 @@ FAILING = {
 WHOLE = {**SAME, **OTHER, **{name: case for name, (case, _) in FAILING.items()}}
 
 
-class Launch:
+class Launch(Launched):
     """Processes that torchrun's agent has started."""
 
     def __init__(self, worker, errors, name, *given, processes, restarts=0):
-        self.worker, self.errors = worker, errors
         request = {"start": name, "given": [*map(str, given)], "processes": processes, "restarts": restarts}
-        self.identity = self.tell({**request, "errors": str(errors)})
-
-    def tell(self, request):
-        self.worker.stdin.write(json.dumps(request) + "\n")
-        self.worker.stdin.flush()
-        return json.loads(self.worker.stdout.readline())
+        super().__init__(worker, {**request, "errors": str(errors)}, errors)
 
     @property
-    def code(self):
-        """None while it lives."""
-        return self.tell({"ask": self.identity})
-
-    def wait_until(self, condition):
-        limit = time.monotonic() + LIMIT
-        while not condition():
-            assert self.code is None, self.errors.read_text()
-            assert time.monotonic() < limit
-            time.sleep(0.01)
-
-    def finish(self):
-        limit = time.monotonic() + LIMIT
-        while self.code is None and time.monotonic() < limit:
-            time.sleep(0.02)
-        return self.code
+    def said(self):
+        return self.read()[0]
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +87,7 @@ def found(worker, tmp_path_factory):
         n: Launch(worker, folder / f"errors-{n}", "cases", folder / "cases.json", folder, processes=n) for n in (2, 3)
     }
     for launch in begun.values():
-        assert launch.finish() == 0, launch.errors.read_text()
+        assert launch.finish() == 0, launch.said
     return {n: [torch.load(folder / f"{n}-{rank}.pt") for rank in range(n)] for n in begun}
 
 
@@ -209,7 +189,7 @@ def test_a_signal_to_one_process_stops_all_and_the_run_goes_on_in_another_number
     launch.wait_until(lambda: epochs(out))
     os.kill(process(out, 1), signal.SIGTERM)
     assert launch.finish() == 143
-    (stopped,) = re.findall(r"stopped by SIGTERM after step (\d+); continue with --resume", launch.errors.read_text())
+    (stopped,) = re.findall(r"stopped by SIGTERM after step (\d+); continue with --resume", launch.said)
     assert max(steps(out)) == int(stopped)
     assert not Record.read(out).finished
     launch = start(out, "--resume", "--checkpoint-seconds", 1000, processes=2)
@@ -227,13 +207,13 @@ def test_a_killed_process_is_started_anew_with_the_others_and_the_run_goes_on(st
     launch = start(out, *LONG, "--checkpoint-seconds", 0.1, processes=2, restarts=1)
     launch.wait_until(lambda: max(steps(out), default=0) > 0)
     os.kill(process(out, 1), signal.SIGKILL)
-    assert launch.finish() == 0, launch.errors.read_text()
+    assert launch.finish() == 0, launch.said
     assert process(out, 0, restart=1) != process(out, 0)
-    assert "another process of this training was lost" in launch.errors.read_text()
+    assert "another process of this training was lost" in launch.said
     check_same_run(out, whole)
     files = {path: path.read_bytes() for path in out.rglob("*.json*")}
     again = start(out, "--resume", processes=2)  # there is nothing left to do, which all are told
-    assert again.finish() == 0, again.errors.read_text()
+    assert again.finish() == 0, again.said
     assert {path: path.read_bytes() for path in out.rglob("*.json*")} == files
 
 
@@ -241,5 +221,5 @@ def test_a_run_that_diverges_ends_in_all_processes_with_one_message(start, tmp_p
     out = tmp_path / "run"
     launch = start(out, *LONG, "--optimizer", "sgd", "--lr", 1e30, processes=2)
     assert launch.finish() == 1
-    assert len(re.findall(r"error: step \d+: ", launch.errors.read_text())) == 1
+    assert len(re.findall(r"error: step \d+: ", launch.said)) == 1
     assert steps(out) == [0]
