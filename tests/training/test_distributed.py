@@ -30,7 +30,7 @@ SAME = {
     "tied": {"network": {"posterior": "tied"}, "rows": 22},
     "learnt noise": {"network": {"outputs": 1}, "rows": 23},
     "deterministic weights": {"network": {"select": ["1.*"]}, "settings": {"optimizer": "adam", "clip": 0.5}},
-    "another prior, by its samples": {"network": {"prior": "kaiming"}, "settings": {"gradient": "path", "samples": 3}},
+    "sampled KL": {"network": {"prior": "kaiming"}, "settings": {"gradient": "path", "samples": 3}},
     "score": {"network": {}, "settings": {"gradient": "score", "baseline": "moving", "samples": 2, "lr": 0.01}},
     "weighted KL": {"network": {}, "settings": {"kl_decay": 0.5, "temperature": 1.0, "optimizer": "adabayes"}},
     "learnt prior": {"network": {}, "settings": {"learn_prior": True, "schedule": "plateau"}},
