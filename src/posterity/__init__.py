@@ -9,6 +9,7 @@ from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
 from posterity.ensemble import ensemble
+from posterity.integrations import TensorBoard
 from posterity.laplace import laplace
 from posterity.likelihoods import Bernoulli, Categorical, ClassPrediction, GaussianNoise, Prediction, RealPrediction
 from posterity.objectives import (
@@ -28,7 +29,7 @@ from posterity.posteriors import Full, LowRank, MeanField, Mixture, Point, Sampl
 from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
 from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
 from posterity.storage import load, save
-from posterity.training import Callback, FitResult, ProlongedWarning, RangeTest, fit, range_test
+from posterity.training import Callback, FitResult, ProlongedWarning, RangeTest, fit, process_group, range_test
 
 __version__ = "0.1.0"
 
@@ -64,6 +65,7 @@ __all__ = [
     "Standardisation",
     "StudentT",
     "Tabulated",
+    "TensorBoard",
     "Tied",
     "UsageError",
     "auto",
@@ -81,6 +83,7 @@ __all__ = [
     "per_neuron",
     "per_weight",
     "prior_of",
+    "process_group",
     "range_test",
     "save",
     "warm_up",

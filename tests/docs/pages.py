@@ -13,9 +13,9 @@ NAMES = {page.relative_to(ROOT).as_posix(): page for page in PAGES}
 
 FENCE = r"(?P<not_run><!-- not run: [^\n]+ -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$"
 INLINE = r"(?<!`)`(?P<inline>[^`]+)`(?!`)"
-INDENTED = r"^ {4}(?P<indented>(?:posterity|make|python) [^\n]+)$"
+INDENTED = r"^ {4}(?P<indented>(?:posterity|make|python|torchrun) [^\n]+)$"
 CODE = re.compile(f"{FENCE}|{INLINE}|{INDENTED}", re.MULTILINE | re.DOTALL)
-PROGRAMS = ("posterity", "make", "python")
+PROGRAMS = ("posterity", "make", "python", "torchrun")
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,15 @@ as they stand. Commands of `posterity` run with these substitutions, which make 
     --splits 2 --epochs 1 of uci    its help where the data are not there
     files that a reader has         images.npz, mine.csv, mine.npz are there
 
-`make` must name targets of the Makefile; a script of benchmarks must know the options that it is given.
+`torchrun` starts real processes. `make` must name targets of the Makefile; a script of benchmarks must know the options
+that it is given.
 """
 
 import contextlib
 import io
 import re
 import runpy
+import subprocess
 import sys
 
 import numpy as np
@@ -32,7 +34,7 @@ from posterity.training import ProlongedWarning
 
 SMALL = {"cifar10": "digits", "mnist": "digits", "lenet5": "mlp"}
 EPOCHS, PROLONGED = "4", "6"
-NOT_RUN: dict[str, int] = {}  # blocks that say so, by page
+NOT_RUN = {"docs/many_machines.md": 1}  # blocks that say so, by page
 
 # What a page promises of its own output.
 PROMISES = {
@@ -58,7 +60,8 @@ def test_a_page_runs(page, cli, tmp_path, monkeypatch):
         elif piece.kind == "toml":
             _config(piece.text, tmp_path)
         elif piece.kind == "command":
-            {"posterity": _posterity, "make": _make, "python": _script}[piece.words[0]](piece, cli, monkeypatch)
+            programs = {"posterity": _posterity, "make": _make, "python": _script, "torchrun": _torchrun}
+            programs[piece.words[0]](piece, cli, monkeypatch)
         else:
             assert piece.kind in ("text", "not run"), f"{page} has a block of {piece.kind}"
     assert PROMISES.get(page, lambda *_: True)(namespace, printed.getvalue())
@@ -104,6 +107,19 @@ def _small(words):
         "uci": ["--splits", "2", "--epochs", "1"],
     }
     return words + less.get(words[0], [])
+
+
+def _torchrun(piece, cli, monkeypatch):
+    at = piece.words.index("posterity") + 1
+    words = _small(piece.words[at:])
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *piece.words[1:at], *words],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, f"{piece.text}: {done.stderr}"
+    assert Record.read(words[words.index("--out") + 1]).finished
 
 
 def _make(piece, cli, monkeypatch):

@@ -32,7 +32,7 @@ ODD = Run(
     average_rank=3, penalty="l1", penalty_factor=2.0, penalty_factors={"0.*": 1e-4, '"odd".ü*': 3, "*": 1e-3},
     penalty_variance="edge-of-chaos", learn_prior=True, temperature="per-weight", tau=0.3, temperature_warmup=1.5,
     temperature_warmup_shape="cosine", kl_decay=0.1 + 0.2, samples=2, estimator="local", gradient="path",
-    baseline="moving", patience=3, val_samples=9, seed=2**53 + 1,
+    baseline="moving", rank_noise="own", patience=3, val_samples=9, seed=2**53 + 1,
     optimizer_options={"betas": (0.8, 0.99), "amsgrad": True}, optimizer_sd_options={"momentum": 1},
     schedule_options={"floor": 1e-3, "by": "epoch"}, schedule_sd_options={"milestones": (0.25, 0.5), "drop": 0.3},
 )  # fmt: skip

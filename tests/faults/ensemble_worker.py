@@ -33,11 +33,11 @@ def killed(folder: Path) -> list[list[str]]:
     outcomes = []
     for number, point in enumerate(points):
         out = folder / f"point-{number}"
-        outcomes.append([finish(child(RUN, out, point)), finish(child(RUN, out))])
+        outcomes.append([finish(child(RUN, out, point), out), finish(child(RUN, out), out)])
     return outcomes
 
 
 if __name__ == "__main__":
     prepare(RUN)
     place = Path(sys.argv[1])
-    print(json.dumps({"whole": finish(child(RUN, place / "whole")), "killed": killed(place)}))
+    print(json.dumps({"whole": finish(child(RUN, place / "whole"), place / "whole"), "killed": killed(place)}))

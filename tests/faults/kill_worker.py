@@ -7,6 +7,7 @@ Prints what was done as JSON; the test compares the directories.
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import random
@@ -66,9 +67,14 @@ def die_at(owner: object, name: str, call: int) -> None:
     setattr(owner, name, wrapped)
 
 
-def finish(identity: int) -> str:
-    """What became of a child."""
+def finish(identity: int, out: Path) -> str:
+    """What became of a child, which has left the history and its table in agreement."""
     _, status = os.waitpid(identity, 0)
+    if (out / "history.csv").exists():
+        with (out / "history.csv").open(newline="") as file:
+            epochs = [int(row["epoch"]) for row in csv.DictReader(file)]
+        if epochs != [record["epoch"] for record in history.read_history(out / "history.jsonl")]:
+            return "two histories"
     if os.WIFSIGNALED(status):
         return signal.Signals(os.WTERMSIG(status)).name
     return {0: "finished", FAILED: "failed"}.get(os.WEXITSTATUS(status), "strange")
@@ -78,15 +84,15 @@ def at_random(folder: Path, seed: int, count: int) -> list[str]:
     """`count` kills at random moments; a run that comes to its end is followed by another one."""
     choose = random.Random(seed)
     began = time.monotonic()
-    outcomes = [finish(child(RUN, folder / "whole"))]
+    outcomes = [finish(child(RUN, folder / "whole"), folder / "whole")]
     duration, number = time.monotonic() - began, 0
     while outcomes.count("SIGKILL") < count:
         identity = child(RUN, folder / f"random-{number}")
         time.sleep(choose.uniform(0, 0.5) * duration)
         os.kill(identity, signal.SIGKILL)  # not yet waited for, so that the id cannot be another's
-        outcomes.append(finish(identity))
+        outcomes.append(finish(identity, folder / f"random-{number}"))
         number += outcomes[-1] == "finished"
-    outcomes.append(finish(child(RUN, folder / f"random-{number}")))
+    outcomes.append(finish(child(RUN, folder / f"random-{number}"), folder / f"random-{number}"))
     return outcomes
 
 
@@ -99,14 +105,15 @@ def at_points(folder: Path) -> list[str]:
         (checkpoint.shutil, "rmtree", (5, 6, 7, 8)),
         (Path, "rename", (2, 3)),
         (history.History, "append", (1, 2, 4)),
-        (os, "replace", (1, 2, 3)),
+        (os, "replace", (4, 3, 2, 1)),
+        (sys.modules["posterity.experiments.execute"], "merge_json", (1,)),
     )
     outcomes = []
     for number, point in enumerate(points):
         out = folder / f"point-{number}"
-        outcomes.append(finish(child(RUN, out, point)))
+        outcomes.append(finish(child(RUN, out, point), out))
         if not (out / "summary.json").exists():
-            outcomes.append(finish(child(RUN, out)))
+            outcomes.append(finish(child(RUN, out), out))
     return outcomes
 
 
@@ -116,16 +123,16 @@ def prolonged(folder: Path) -> list[str]:
         (checkpoint, "save_file", (1, 4)),
         (Path, "rename", (1, 2)),
         (history.History, "append", (1, 2)),
-        (os, "replace", (1, 2, 3)),
+        (os, "replace", (1, 2, 3, 4)),
     )
     begun = folder / "prolonged"
-    outcomes = [finish(child(SHORT, begun))]
+    outcomes = [finish(child(SHORT, begun), begun)]
     for number in range(len(points)):
         shutil.copytree(begun, folder / f"prolonged-{number}")
-    outcomes.append(finish(child(RUN, begun)))
+    outcomes.append(finish(child(RUN, begun), begun))
     for number, point in enumerate(points):
         out = folder / f"prolonged-{number}"
-        outcomes += [finish(child(RUN, out, point)), finish(child(RUN, out))]
+        outcomes += [finish(child(RUN, out, point), out), finish(child(RUN, out), out)]
     return outcomes
 
 

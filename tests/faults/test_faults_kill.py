@@ -9,10 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from launched import Launched
 
 from posterity.storage import Checkpoints
 
@@ -31,10 +31,10 @@ def test_twenty_kills_at_random_moments_and_one_at_each_write(memory, checkpoint
         assert found[-1] == "finished"
     assert outcomes["random"].count("SIGKILL") == 20
     assert outcomes["points"].count("SIGKILL") >= 20
-    assert outcomes["longer"].count("SIGKILL") == 9
+    assert outcomes["longer"].count("SIGKILL") == 10
     runs = {kind: sorted(memory.glob(f"{kind}*")) for kind in ("random", "point", "prolonged")}
     assert len(runs["point"]) > 20
-    assert len(runs["prolonged"]) == 10
+    assert len(runs["prolonged"]) == 11
     for kind, found in runs.items():
         # A finished run with patience is prolonged from its best weights, and so does not end as one at once.
         whole = memory / ("prolonged" if kind == "prolonged" else "whole")
@@ -42,49 +42,24 @@ def test_twenty_kills_at_random_moments_and_one_at_each_write(memory, checkpoint
             assert checkpoint_bytes(run) == checkpoint_bytes(whole), run.name
             assert records(run / "history.jsonl") == records(whole / "history.jsonl"), run.name
             assert [r["epoch"] for r in records(run / "history.jsonl")] == [1, 2, 3, 4]
+            assert len((run / "history.csv").read_text().splitlines()) == 5
             assert (run / "config.toml").read_bytes() == (whole / "config.toml").read_bytes()
             summaries = [json.loads((folder / "summary.json").read_text()) for folder in (run, whole)]
             assert summaries[0]["stopped"] == "epochs"
             assert summaries[0]["evaluation"] == summaries[1]["evaluation"]
 
 
-class Process:
+class Process(Launched):
     """A command that runs in a process of its own."""
 
     def __init__(self, worker, folder, arguments):
-        self.worker, self.files = worker, (folder / "printed", folder / "errors")
-        printed, errors = map(str, self.files)
-        self.pid = self.tell({"start": [*map(str, arguments)], "printed": printed, "errors": errors})
-
-    def tell(self, request):
-        self.worker.stdin.write(json.dumps(request) + "\n")
-        self.worker.stdin.flush()
-        return json.loads(self.worker.stdout.readline())
-
-    @property
-    def code(self):
-        """None while it lives."""
-        return self.tell({"ask": self.pid})
+        printed, errors = folder / "printed", folder / "errors"
+        request = {"start": [*map(str, arguments)], "printed": str(printed), "errors": str(errors)}
+        super().__init__(worker, request, printed, errors)
 
     def send(self, number):
         if self.code is None:  # nobody has waited for it, so that the id cannot be another's
             os.kill(self.pid, number)
-
-    def wait_until(self, condition):
-        limit = time.monotonic() + 120
-        while not condition():
-            assert self.code is None, self.read()
-            assert time.monotonic() < limit
-            time.sleep(0.002)
-
-    def finish(self):
-        limit = time.monotonic() + 60
-        while self.code is None and time.monotonic() < limit:
-            time.sleep(0.002)
-        return self.code
-
-    def read(self):
-        return [file.read_text() for file in self.files]
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +114,9 @@ def test_signals_end_a_run_in_good_order_and_a_kill_leaves_it_whole(
     second = signalled(start(out, "--resume", *rarely), out, signal.SIGINT, 130)
     assert newest(out)["step"] == second
     assert 0 < first < second < total
+    assert len((out / "history.csv").read_text().splitlines()) == 1 + lines(out)
     killed_while_it_holds_the_lock(cli, start(out, "--resume", "--checkpoint-seconds", 0), out, second + 20)
+    assert not (out / "history.csv").exists()
     done = cli("train", "--out", out, "--resume", "--json")
     assert done.code == 0, done.err
     assert {**done.json, "run": ""} == {**whole.json, "run": ""}

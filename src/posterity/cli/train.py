@@ -10,10 +10,12 @@ import typer
 
 from posterity.cli.options import JSON, configure, run_command
 from posterity.cli.output import note, print_json, print_metrics
-from posterity.core.errors import UsageError
-from posterity.experiments import Record, Run, execute
+from posterity.core.errors import NonFiniteError, UsageError
+from posterity.experiments import Record, Run, accompany, execute
+from posterity.integrations import TensorBoard
 from posterity.report import write_figures
-from posterity.training import CHECKPOINT_SECONDS
+from posterity.storage import RunDirectory
+from posterity.training import CHECKPOINT_SECONDS, Interrupted, process_group
 
 
 def train_command(
@@ -24,6 +26,7 @@ def train_command(
     resume: bool,
     overwrite: bool,
     checkpoint_seconds: float,
+    tensorboard: bool,
     quiet: bool,
     json: bool,
 ) -> None:
@@ -31,10 +34,21 @@ def train_command(
 
     Example: posterity train --dataset digits --model lenet5 --temperature 0.1 --out runs/first
     """
-    run = _resumed(out, given, config) if resume else configure(given, config)
-    record = execute(
-        run, out, resume=resume, overwrite=overwrite, progress=not quiet, checkpoint_seconds=checkpoint_seconds
-    )
+    with process_group() as ranks:
+        if ranks is not None and not ranks.leads:
+            _accompany()
+            return
+        run = _resumed(out, given, config) if resume else configure(given, config)
+        again = ranks is not None and ranks.restarted
+        record = execute(
+            run,
+            out,
+            resume=resume or again,
+            overwrite=overwrite and not again,
+            progress=not quiet,
+            checkpoint_seconds=checkpoint_seconds,
+            callbacks=[TensorBoard(RunDirectory(out).tensorboard)] if tensorboard else [],
+        )
     write_figures(record)
     if json:
         print_json({"run": str(out), "key": run.key, "stopped": record.summary["stopped"], **record.numbers()})
@@ -43,6 +57,13 @@ def train_command(
         print_metrics(f"{run.network_name} on {run.dataset}, test data", record.columns())
     for warning in record.warnings:
         note(f"warning: {warning}")
+
+
+def _accompany() -> None:
+    try:
+        accompany()
+    except (Interrupted, NonFiniteError) as error:  # which all have, and the first reports
+        raise typer.Exit(error.exit_code) from error
 
 
 def _resumed(out: Path, given: dict[str, Any], config: Path | None) -> Run:
@@ -69,6 +90,10 @@ COMMAND = run_command(
         "checkpoint_seconds": (
             Annotated[float, typer.Option(min=0, help="longest time between checkpoints")],
             CHECKPOINT_SECONDS,
+        ),
+        "tensorboard": (
+            Annotated[bool, typer.Option("--tensorboard", help="also write the history for TensorBoard, in --out")],
+            False,
         ),
         "quiet": (Annotated[bool, typer.Option("--quiet", help="no progress display")], False),
         **JSON,

@@ -2,7 +2,7 @@
 
 from posterity.experiments.demo import demo_runs
 from posterity.experiments.evaluate import NOISE, Evaluation, evaluate
-from posterity.experiments.execute import evaluate_run, execute
+from posterity.experiments.execute import accompany, evaluate_run, execute
 from posterity.experiments.predictions import write_predictions
 from posterity.experiments.record import Record
 from posterity.experiments.run import Run
@@ -14,6 +14,7 @@ __all__ = [
     "Record",
     "Run",
     "Trained",
+    "accompany",
     "demo_runs",
     "evaluate",
     "evaluate_run",

@@ -17,7 +17,7 @@ from posterity.experiments.run import Run
 from posterity.experiments.trained import load_run, loading_notes
 from posterity.prediction import DEFAULT_SAMPLES
 from posterity.storage import RunDirectory, merge_json
-from posterity.training import CHECKPOINT_SECONDS, Callback, Training, carry_out, plan
+from posterity.training import CHECKPOINT_SECONDS, Callback, Training, carry_out, current_ranks, plan
 
 
 def execute(
@@ -30,11 +30,13 @@ def execute(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     samples: int = DEFAULT_SAMPLES,
     ood: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Record:
     """Train `run` in `folder`, evaluate it with `samples` weight samples, on `ood`, too, and read back the record.
 
     With `resume` what is there is gone on with: an unfinished run from its checkpoint, a finished one not at all, or
-    with more epochs than it has; a folder without a run is begun. It must be the same run.
+    with more epochs than it has; a folder without a run is begun. It must be the same run. Of several processes
+    (training.ranks) the first calls it, and the others `accompany`.
     """
     place = RunDirectory(folder, resume=resume, overwrite=overwrite)
     place.resume = resume and place.config.exists()
@@ -44,7 +46,9 @@ def execute(
         _refuse_change(before.run, run)
         prolongs = before.run.key != run.key
         if not prolongs and before.was_evaluated(samples, ood):
+            _agreed(None)
             return before
+    _agreed(run)
     parts = build_data(run)
     net = build_network(run, parts.train)
     planned = plan(net, parts.train, parts.val, run)
@@ -55,7 +59,7 @@ def execute(
             net,
             planned,
             directory,
-            callbacks=[_Prolong(run, directory)] if prolongs else [],
+            callbacks=[*callbacks, *([_Prolong(run, directory)] if prolongs else [])],
             progress=progress,
             checkpoint_seconds=checkpoint_seconds,
             extra=loading_notes(run, parts, net),
@@ -76,6 +80,21 @@ def execute(
         directory.confirm()
         _store(directory, summary, found, samples=samples, seed=run.seed)
     return Record.read(folder)
+
+
+def accompany() -> None:
+    """What the other processes do while the first executes a run: they train it, and neither read nor write."""
+    run = _agreed(None)
+    if run is not None:
+        parts = build_data(run)
+        net = build_network(run, parts.train)
+        carry_out(net, plan(net, parts.train, parts.val, run), None)
+
+
+def _agreed(run: Run | None) -> Run | None:
+    """What the first of several processes trains; None where nothing is left to do."""
+    ranks = current_ranks()
+    return run if ranks is None else ranks.agree(run)
 
 
 def evaluate_run(

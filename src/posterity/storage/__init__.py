@@ -5,6 +5,7 @@ from posterity.storage.checkpoint import Checkpoints, CheckpointWarning
 from posterity.storage.directory import RunDirectory
 from posterity.storage.history import EpochRecord, History, in_short, read_history
 from posterity.storage.network import describe, load, network_like, network_state, rebuild, save
+from posterity.storage.table import flat, write_table
 
 __all__ = [
     "CheckpointWarning",
@@ -13,6 +14,7 @@ __all__ = [
     "History",
     "RunDirectory",
     "describe",
+    "flat",
     "in_short",
     "load",
     "merge_json",
@@ -23,5 +25,6 @@ __all__ = [
     "rebuild",
     "replace_file",
     "save",
+    "write_table",
     "write_text",
 ]

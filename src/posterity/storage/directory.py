@@ -1,11 +1,12 @@
 """A run's directory: who may write in it, and where its files are.
 
 config.toml        the complete description of the run
-history.jsonl      a line an epoch
+history.jsonl      a line an epoch; history.csv the same as a table, once the training has ended
 checkpoint/        the last two
 summary.json       the results
 predictions.npz    what figures and reports are drawn from
 figures/
+tensorboard/       if it was asked for
 member-1/ ...      histories and checkpoints of an ensemble's members; its own are written when all are trained
 """
 
@@ -21,7 +22,7 @@ from posterity.storage.checkpoint import Checkpoints
 from posterity.storage.lock import FileLock
 
 CONFIG, HISTORY, CHECKPOINT, SUMMARY = "config.toml", "history.jsonl", "checkpoint", "summary.json"
-PREDICTIONS, FIGURES = "predictions.npz", "figures"
+PREDICTIONS, FIGURES, TENSORBOARD = "predictions.npz", "figures", "tensorboard"
 MEMBER = "member"
 LOCK = ".lock"
 BEGUN = re.compile(r"\.config\.\d+\.toml")  # what a process leaves that is killed while it writes its first file
@@ -37,7 +38,7 @@ class RunDirectory:
         self.resume, self.overwrite = resume, overwrite
         self.config, self.summary = self.path / CONFIG, self.path / SUMMARY
         self.history, self.predictions = self.path / HISTORY, self.path / PREDICTIONS
-        self.figures = self.path / FIGURES
+        self.figures, self.tensorboard = self.path / FIGURES, self.path / TENSORBOARD
         self.checkpoints = Checkpoints(self.path / CHECKPOINT, self.confirm)
         self._lock = FileLock(self.path / LOCK)
 
@@ -84,9 +85,9 @@ class RunDirectory:
         self._lock.release()
 
     def _clear(self) -> None:
-        for path in (self.config, self.history, self.summary, self.predictions):
+        for path in (self.config, self.history, self.history.with_suffix(".csv"), self.summary, self.predictions):
             path.unlink(missing_ok=True)
-        for folder in (self.checkpoints.folder, self.figures, *self.path.glob(f"{MEMBER}-*")):
+        for folder in (self.checkpoints.folder, self.figures, self.tensorboard, *self.path.glob(f"{MEMBER}-*")):
             if folder.exists():
                 shutil.rmtree(folder)
 

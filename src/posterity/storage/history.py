@@ -1,4 +1,8 @@
-"""What happened, one record an epoch: a list in memory and, for a run, an append-only file of JSON lines."""
+"""What happened, one record an epoch: a list in memory and, for a run, an append-only file of JSON lines.
+
+Beside it is the same as a table, history.csv: written when a training ends, also by a signal or an error, and removed
+when it is gone on with. A kill leaves none, or one that says what the lines say.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import Any, overload
 
 from posterity.core.errors import CorruptFileError
 from posterity.storage.atomic import flush
+from posterity.storage.table import write_table
 
 EpochRecord = dict[str, Any]
 
@@ -18,6 +23,7 @@ class History(Sequence[EpochRecord]):
 
     def __init__(self, path: Path | None = None, confirm: Callable[[], None] = lambda: None) -> None:
         self.path = path
+        self.table = None if path is None else path.with_suffix(".csv")
         self._confirm = confirm
         self.records: list[EpochRecord] = []
 
@@ -34,11 +40,20 @@ class History(Sequence[EpochRecord]):
         if self.path is not None and self.path.exists():
             flush(self.path)
 
+    def tabulate(self) -> None:
+        """Write the table."""
+        if self.table is not None:
+            self._confirm()
+            write_table(self.table, self.records)
+
     def restore(self, count: int) -> None:
         """Go back to `count` records: lines after them belong to work that a crash has lost and that is done again."""
         self.records = []
-        if self.path is None:
+        if self.path is None or self.table is None:
             return
+        if self.table.exists():
+            self._confirm()
+            self.table.unlink()
         content = self.path.read_bytes() if self.path.exists() else b""
         lines = [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
         if len(lines) < count:

@@ -6,6 +6,7 @@ from posterity.training.fit import fit
 from posterity.training.loop import Training
 from posterity.training.plan import Plan, plan
 from posterity.training.range_test import RangeTest, range_test
+from posterity.training.ranks import LostError, Ranks, current_ranks, process_group
 from posterity.training.resumption import ProlongedWarning
 from posterity.training.settings import Settings
 from posterity.training.signals import Interrupted
@@ -15,13 +16,17 @@ __all__ = [
     "Callback",
     "FitResult",
     "Interrupted",
+    "LostError",
     "Plan",
     "ProlongedWarning",
     "RangeTest",
+    "Ranks",
     "Settings",
     "Training",
     "carry_out",
+    "current_ranks",
     "fit",
     "plan",
+    "process_group",
     "range_test",
 ]

@@ -1,4 +1,8 @@
-"""Hooks into the loop. A callback may look at everything, and stop the training with `training.stop(reason)`."""
+"""Hooks into the loop. A callback may look at everything, and stop the training with `training.stop(reason)`.
+
+Of several processes (training.distributed) all have the callbacks whose state is kept, and must decide alike, by what
+they are given; those whose state is not are the first's alone.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,10 @@ class Callback:
 
     def on_end(self, training: Training) -> None:
         """After the last step."""
+
+    def of_member(self, number: int) -> Callback:
+        """The callback for an ensemble's member, from 1: itself, unless it must keep their trainings apart."""
+        return self
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint must keep of it (tensors, numbers, strings, in dicts and lists)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +13,16 @@ import torch
 from rich.console import Console
 
 from posterity.bayesian import BayesianModule
-from posterity.core.errors import UsageError
+from posterity.core.errors import PosterityError, UsageError
 from posterity.core.randomness import derive
 from posterity.ensemble import ensemble, pooled
 from posterity.storage import History, RunDirectory, in_short, network_state
 from posterity.training.callbacks import Callback
+from posterity.training.distributed import SpreadTraining
 from posterity.training.loop import Training
 from posterity.training.plan import Plan
 from posterity.training.progress import ProgressDisplay
+from posterity.training.ranks import current_ranks
 from posterity.training.resumption import check_network, check_resumable, description
 from posterity.training.signals import Interrupted, SignalWatch
 
@@ -66,11 +68,16 @@ def carry_out(
     if planned.members:
         given = {"callbacks": callbacks, "checkpoint_seconds": checkpoint_seconds, "progress": progress}
         return _carry_out_members(net, planned, directory, dict(extra or {}), **given)
-    kept = _kept(planned, directory, callbacks)
-    with SignalWatch(directory is not None) as watch, torch.random.fork_rng(devices=[]):
+    kept, ranks = _kept(planned, directory, callbacks), current_ranks()
+    watched = directory is not None or ranks is not None
+    with SignalWatch(watched, patient=ranks is not None) as watch, torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(planned.settings.seed, "modules"))
         history = History() if directory is None else History(directory.history, directory.confirm)
-        training = Training(net, planned, history=history, callbacks=callbacks)
+        if ranks is None:
+            training = Training(net, planned, history=history, callbacks=callbacks)
+        else:
+            shown = [callback for callback in callbacks if callback.kept or ranks.leads]
+            training = SpreadTraining(net, planned, ranks=ranks, watch=watch, history=history, callbacks=shown)
         if progress:
             training.callbacks.append(ProgressDisplay())
         writer = _Writer(training, directory, checkpoint_seconds, dict(extra or {}))
@@ -110,7 +117,8 @@ def _carry_out_members(
         if given["progress"]:
             Console(stderr=True).print(f"member {number} of {len(planned.members)}", highlight=False)
         with directory.member(number) if directory is not None else nullcontext() as place:
-            results.append(carry_out(one.subject.net, one, place, **given))
+            own = [callback.of_member(number) for callback in given["callbacks"]]
+            results.append(carry_out(one.subject.net, one, place, **{**given, "callbacks": own}))
         one.groups.clear()  # the optimisers' states, which nobody needs any more
     result = _together(net, results, directory)
     if directory is not None:
@@ -141,6 +149,7 @@ def _together(net: BayesianModule, results: list[FitResult], directory: RunDirec
         for record in each.history:
             history.append({"member": number, **record})
     history.flush()
+    history.tabulate()
     stopped = "; ".join(dict.fromkeys(each.stopped for each in results))
     warned = [warning for each in results for warning in each.ending["warnings"]]
     assert net.likelihood is not None
@@ -171,10 +180,12 @@ class _Writer:
 
 
 def _run(training: Training, kept: dict[str, Any] | None, writer: _Writer, watch: SignalWatch) -> None:
+    told = training if isinstance(training, SpreadTraining) else watch
+
     def heed_signal() -> None:
-        if watch.received is not None:
+        if told.received is not None:
             writer.write(now=True)
-            raise Interrupted(watch.received, training.step)
+            raise Interrupted(told.received, training.step)
 
     def train_epoch() -> None:
         for index in training.batches:
@@ -190,6 +201,8 @@ def _run(training: Training, kept: dict[str, Any] | None, writer: _Writer, watch
     else:
         training.history.restore(0)
         writer.write(now=True)
+    if isinstance(training, SpreadTraining):
+        training.align()
     for callback in training.callbacks:
         callback.on_start(training)
     try:
@@ -199,6 +212,11 @@ def _run(training: Training, kept: dict[str, Any] | None, writer: _Writer, watch
             writer.write(now=bool(training.stopped))
             if not training.stopped:
                 heed_signal()
+        training.history.tabulate()
+    except BaseException:
+        with suppress(PosterityError, OSError):  # what went wrong before is what is reported
+            training.history.tabulate()
+        raise
     finally:
         for callback in training.callbacks:
             callback.on_end(training)

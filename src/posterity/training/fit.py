@@ -14,6 +14,7 @@ from posterity.storage import RunDirectory
 from posterity.training.callbacks import Callback
 from posterity.training.carry_out import CHECKPOINT_SECONDS, FitResult, carry_out
 from posterity.training.plan import Data, plan
+from posterity.training.ranks import current_ranks
 from posterity.training.settings import Settings
 
 
@@ -36,8 +37,14 @@ def fit(
     The likelihood follows from the task unless one is given, here or with the network. With `out` the run
     writes history and checkpoints there (one at least every `checkpoint_seconds`), stops in good order on
     SIGINT and SIGTERM, and continues bit for bit with `resume`; with more `epochs` than before it is prolonged.
+    Within `process_group` it is spread over the processes that torchrun started, of which the first writes.
     """
     planned = plan(net, train, val, Settings.of(**settings), likelihood=likelihood)
+    ranks = current_ranks()
+    if ranks is not None and not ranks.leads:
+        out, progress = None, False
+    if ranks is not None and ranks.restarted and out is not None and Path(out).is_dir():
+        resume, overwrite = True, False
     directory = None if out is None else RunDirectory(out, resume=resume, overwrite=overwrite)
     with ExitStack() as stack:
         if directory is not None:

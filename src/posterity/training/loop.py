@@ -55,17 +55,16 @@ class Training:
         plan.method.begin(self.groups)
         self.history = History() if history is None else history
         self.callbacks = [*callbacks, *([plan.averaging] if plan.averaging else [])]
-        settings = self.settings
         self.num_data = plan.subject.num_data
-        self.augmentation = generator(settings.seed, "augmentation")
-        net.noise_source = NoiseSource(derive(settings.seed, "training"))
-        self.batches = Batches(self.num_data, plan.subject.batch_size, generator(settings.seed, "batches"))
-        self.total_steps = settings.length * self.batches.num_batches
-        self.kl_weights = kl_weights(self.batches.num_batches, settings.kl_decay).tolist()
+        self.augmentation = generator(self.settings.seed, "augmentation")
+        net.noise_source = NoiseSource(derive(self.settings.seed, "training"))
+        self.batches = Batches(self.num_data, plan.subject.batch_size, generator(self.settings.seed, "batches"))
+        self.total_steps = self.settings.length * self.batches.num_batches
+        self.kl_weights = kl_weights(self.batches.num_batches, self.settings.kl_decay).tolist()
         self.step = 0
         self.sums = {"rows": 0.0, "nll": 0.0, "score": 0.0}
         self.gradient_norms: dict[str, float] = {}
-        self.moving_baseline = MovingBaseline() if settings.baseline == MOVING else None
+        self.moving_baseline = MovingBaseline() if self.settings.baseline == MOVING else None
         self.best: dict[str, Any] = {}
         self.averaged: BayesianModule | None = None  # once the training has ended (training.averaging)
         self.stopped = ""  # the reason, once there is nothing left to do
@@ -103,6 +102,22 @@ class Training:
         x, y = self.train.x.index_select(0, index), self.train.y.index_select(0, index)
         if self.plan.augment is not None:
             x = self.plan.augment(x, self.augmentation)
+        loss = self.gradient(x, y)
+        self._check_and_clip(loss)
+        self._add_up(loss, y)
+        for callback in self.callbacks:
+            callback.on_step(self, loss)
+        moving = self.plan.method.moving(self.groups, self.epoch, self.settings)
+        step_groups(moving, self.step / self.total_steps, len(y))
+        self.step += 1
+        share = max(2 / (self.step + 1), 2 / (max(NOISE_STEPS, self.batches.num_batches) + 1))
+        self.likelihood.adapt(loss.outputs.detach(), y, share)
+        for callback in self.callbacks:
+            callback.on_step_end(self)
+        return loss
+
+    def gradient(self, x: Tensor, y: Tensor) -> Loss:
+        """The loss of a batch, its gradient left in the parameters."""
         self.net.zero_grad()
         loss = negative_elbo(
             self.net,
@@ -118,17 +133,6 @@ class Training:
             baseline=self.moving_baseline or self.settings.baseline,
         )
         loss.backward()
-        self._check_and_clip(loss)
-        self._add_up(loss, y)
-        for callback in self.callbacks:
-            callback.on_step(self, loss)
-        moving = self.plan.method.moving(self.groups, self.epoch, self.settings)
-        step_groups(moving, self.step / self.total_steps, len(y))
-        self.step += 1
-        share = max(2 / (self.step + 1), 2 / (max(NOISE_STEPS, self.batches.num_batches) + 1))
-        self.likelihood.adapt(loss.outputs.detach(), y, share)
-        for callback in self.callbacks:
-            callback.on_step_end(self)
         return loss
 
     def end_epoch(self) -> EpochRecord:

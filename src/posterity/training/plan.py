@@ -34,6 +34,7 @@ from posterity.priors import FlatPenalty, FromPenalty, Gaussian, Prior
 from posterity.training.averaging import OF_AVERAGES, Averaging
 from posterity.training.groups import ParameterGroup
 from posterity.training.methods import METHODS, Method, Subject
+from posterity.training.ranks import check_spreadable, current_ranks
 from posterity.training.settings import Settings
 
 Data = Dataset | tuple[Any, Any]
@@ -100,6 +101,8 @@ def plan(
             "leave it out"
         )
     kind_of(net.posterior, prior, settings.estimator, settings.gradient)
+    if current_ranks() is not None:
+        check_spreadable(net, estimator=settings.estimator, rank_noise=settings.rank_noise)
     if not net.posterior.has_kl(prior):
         raise UsageError(
             f"there is no KL from a {net.posterior.kind} posterior to a prior over groups of weights, which training "

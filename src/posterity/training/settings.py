@@ -34,6 +34,7 @@ from posterity.optim import OPTIMIZERS, SCHEDULES, SD_RATE
 from posterity.priors import PENALTIES, VARIANCES
 from posterity.training.methods import METHODS
 from posterity.training.methods.gradient import SD_OPTIMIZER
+from posterity.training.ranks import OWN, RANK_NOISES, SHARED
 
 DATA, NETWORK, PRIOR, POSTERIOR = "Data", "Network", "Prior", "Posterior"
 OPTIMISER, SDS, AVERAGING = "Optimiser", "Optimiser of the standard deviations", "Averaging"
@@ -180,6 +181,10 @@ class Settings(BaseModel):
     )
     baseline: Annotated[str | None, one_of("baseline", BASELINES)] = setting(
         None, GRADIENT, f"what reduces the score's variance: {', '.join(BASELINES)}"
+    )
+
+    rank_noise: Annotated[str, one_of("rank_noise", RANK_NOISES)] = setting(
+        SHARED, GRADIENT, f"noise of several processes (torchrun): {SHARED}, as in one, or each its {OWN}"
     )
 
     patience: int | None = setting(

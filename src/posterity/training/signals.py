@@ -21,10 +21,11 @@ class Interrupted(PosterityError):
 
 
 class SignalWatch:
-    """While open, `received` is the first signal's number. A second SIGINT breaks in at once."""
+    """While open, `received` is the first signal's number. A second SIGINT breaks in at once, unless `patient`."""
 
-    def __init__(self, active: bool) -> None:
+    def __init__(self, active: bool, *, patient: bool = False) -> None:
         self.received: int | None = None
+        self._patient = patient
         # Only the main thread may change handlers; elsewhere signals keep their usual meaning.
         self._active = active and threading.current_thread() is threading.main_thread()
         self._before: dict[int, Any] = {}
@@ -41,6 +42,6 @@ class SignalWatch:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None and number == signal.SIGINT:
+        if self.received is not None and number == signal.SIGINT and not self._patient:
             raise KeyboardInterrupt
         self.received = self.received or number

@@ -1,0 +1,5 @@
+"""Other people's tools."""
+
+from posterity.integrations.tensorboard import TensorBoard
+
+__all__ = ["TensorBoard"]
