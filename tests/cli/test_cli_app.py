@@ -35,6 +35,8 @@ def check_usage_error(done, *parts):
         "data list",
         "data fetch",
         "config show",
+        "compare",
+        "landscape",
         "config validate",
         "config diff",
     ],
@@ -47,7 +49,7 @@ def test_every_command_has_help_with_an_example(cli, command):
     if command == "train":
         panels = [line.split(" ")[1] for line in done.out.splitlines() if line.startswith("╭─ ")]
         assert {"Data", "Network", "Prior", "Optimiser", "Averaging"} <= set(panels)
-    if not command.startswith(("data", "penalty", "config diff")):
+    if not command.startswith(("data", "penalty", "config diff", "compare", "landscape")):
         assert "--seed" in done.out
     assert "--json" in done.out
 
