@@ -33,12 +33,21 @@ def merge(below: Any, above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_values(base: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with these values; a dotted name is an entry of a table of options."""
+    """`base` with these values; a dotted name is an entry of a table of options, or one of an entry's numbers."""
     values = dict(base)
     for name, value in chosen.items():
         head, dot, rest = name.partition(".")
+        key, _, place = rest.rpartition(".")
+        if place.isdecimal() and key:
+            value, rest = _with_part(name, values.get(head, {}).get(key, ()), int(place), value), key
         values[head] = {**values.get(head, {}), rest: value} if dot else value
     return values
+
+
+def _with_part(name: str, numbers: Any, place: int, value: Any) -> tuple[Any, ...]:
+    if not isinstance(numbers, (list, tuple)) or place >= len(numbers):
+        raise UsageError(f"axis {name}: the run has no such number to replace; give all of them in [run]")
+    return tuple(value if number == place else each for number, each in enumerate(numbers))
 
 
 def with_nothing(value: Any) -> Any:
