@@ -1,6 +1,7 @@
-"""`posterity`: train, evaluate, predict, uci, range-test, gradient-variance, penalty, data, demo.
+"""`posterity`: train, evaluate, predict, uci, range-test, gradient-variance, penalty, data, sweep, demo.
 
-Exit codes: 0 ok, 1 the run failed, 2 wrong usage, 4 corrupt or untrusted file, 130 and 143 on signals.
+Exit codes: 0 ok, 1 the run failed, 2 wrong usage, 3 some of a sweep's runs failed, 4 corrupt or untrusted file, 130 and
+143 on signals.
 Results go to stdout (with --json as JSON), everything else to stderr.
 """
 
@@ -20,6 +21,7 @@ from posterity.cli.evaluate import evaluate_command
 from posterity.cli.output import note
 from posterity.cli.penalty import penalty_command
 from posterity.cli.predict import predict_command
+from posterity.cli.sweep import sweep_app
 from posterity.core.errors import PosterityError
 
 app = typer.Typer(
@@ -39,6 +41,7 @@ app.command("penalty")(penalty_command)
 app.command("gradient-variance")(gradient_variance.COMMAND)
 app.command("demo")(demo)
 app.add_typer(data_app, name="data")
+app.add_typer(sweep_app, name="sweep")
 
 
 def _version(value: bool) -> None:
