@@ -5,6 +5,8 @@ posterity.fit(net, (x, y), epochs=20)
 net.predict(x).epistemic
 """
 
+from typing import TYPE_CHECKING, Any
+
 from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
@@ -29,6 +31,11 @@ from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture
 from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
 from posterity.storage import load, save
 from posterity.training import Callback, FitResult, ProlongedWarning, RangeTest, fit, range_test
+
+if TYPE_CHECKING:
+    from posterity.experiments.results import Results
+    from posterity.experiments.study import Study
+    from posterity.experiments.sweep import sweep
 
 __version__ = "0.1.0"
 
@@ -59,10 +66,12 @@ __all__ = [
     "ProlongedWarning",
     "RangeTest",
     "RealPrediction",
+    "Results",
     "Samples",
     "ScaleMixture",
     "Standardisation",
     "StudentT",
+    "Study",
     "Tabulated",
     "Tied",
     "UsageError",
@@ -83,5 +92,16 @@ __all__ = [
     "prior_of",
     "range_test",
     "save",
+    "sweep",
     "warm_up",
 ]
+
+_LATER = {"Results": "results", "Study": "study", "sweep": "sweep"}  # by module of experiments: not needed to train
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'posterity' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(f"posterity.experiments.{_LATER[name]}"), name)

@@ -1,6 +1,7 @@
 """`posterity`: the commands by name, and how errors become exit codes.
 
-Exit codes: 0 ok, 1 the run failed, 2 wrong usage, 4 corrupt or untrusted file, 130 and 143 on signals.
+Exit codes: 0 ok, 1 the run failed, 2 wrong usage, 3 some of a sweep's runs failed, 4 corrupt or untrusted file, 130 and
+143 on signals.
 Results go to stdout (with --json as JSON), everything else to stderr.
 """
 
@@ -23,6 +24,7 @@ from posterity.cli.landscape import landscape_command
 from posterity.cli.output import note
 from posterity.cli.penalty import penalty_command
 from posterity.cli.predict import predict_command
+from posterity.cli.sweep import sweep_app
 from posterity.core.errors import PosterityError
 
 app = typer.Typer(
@@ -45,6 +47,7 @@ app.command("landscape")(landscape_command)
 app.command("demo")(demo)
 app.add_typer(config_app, name="config")
 app.add_typer(data_app, name="data")
+app.add_typer(sweep_app, name="sweep")
 
 
 def _version(value: bool) -> None:

@@ -25,7 +25,7 @@ from posterity.core.randomness import generator
 from posterity.experiments.run import Run
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
+    from optuna import Trial
 
 KINDS = ("grid", "choices", "uniform", "log_uniform", "normal")
 RANGE = tuple[float, float]
@@ -106,24 +106,16 @@ class Axis(BaseModel):
             f"axis {name}: next to nothing of N({centre:g}, {abs(centre) / 2:g}) lies in [{low:g}, {high:g}]"
         )
 
-    def distribution(self, name: str) -> BaseDistribution:
-        """For an adaptive search."""
-        from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
+    def suggest(self, trial: Trial, name: str) -> Any:
+        """The value that an adaptive search wants to try."""
         if self.grid or self.choices:
-            return CategoricalDistribution([_word(value) for value in self.grid or self.choices or ()])
-        if self.normal is not None:
-            raise UsageError(f"axis {name}: an adaptive search takes uniform, log_uniform or values, not a normal")
+            values = {_word(value): value for value in self.grid or self.choices or ()}
+            return values[trial.suggest_categorical(name, list(values))]
         low, high = self.uniform or self.log_uniform or (0.0, 1.0)
         log = self.log_uniform is not None
         if self.integer:
-            return IntDistribution(math.ceil(low), math.floor(high), log=log)
-        return FloatDistribution(low, high, log=log)
-
-    def value_of(self, suggested: Any) -> Any:
-        """The value that an adaptive search means by one of its distribution."""
-        values = {_word(value): value for value in self.grid or self.choices or ()}
-        return values.get(suggested, suggested) if isinstance(suggested, str) else suggested
+            return trial.suggest_int(name, math.ceil(low), math.floor(high), log=log)
+        return trial.suggest_float(name, low, high, log=log)
 
 
 def _word(value: Any) -> Any:

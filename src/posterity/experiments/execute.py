@@ -30,6 +30,7 @@ def execute(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     samples: int = DEFAULT_SAMPLES,
     ood: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Record:
     """Train `run` in `folder`, evaluate it with `samples` weight samples, on `ood`, too, and read back the record.
 
@@ -55,7 +56,7 @@ def execute(
             net,
             planned,
             directory,
-            callbacks=[_Prolong(run, directory)] if prolongs else [],
+            callbacks=[*callbacks, *([_Prolong(run, directory)] if prolongs else [])],
             progress=progress,
             checkpoint_seconds=checkpoint_seconds,
             extra=loading_notes(run, parts, net),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any
 
 import torch
@@ -105,3 +106,7 @@ def check_function(name: str, parameters: Mapping[str, Any]) -> None:
     if name not in FUNCTIONS:
         raise unknown_name("function", name, FUNCTIONS)
     check_options(f"function {name}", parameters, options_of(FUNCTIONS[name]))
+    try:
+        signature(FUNCTIONS[name]).bind(**parameters)
+    except TypeError as error:
+        raise UsageError(f"function {name}: {error}; give it among [parameters] or as an axis") from error

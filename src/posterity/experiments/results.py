@@ -54,8 +54,12 @@ class Results(Sequence[Row]):
         return cls(Row.of(record) for record in records)
 
     @classmethod
-    def read(cls, folder: str | Path) -> Results:
-        """Of all runs below `folder`, by their paths."""
+    def read(cls, folder: str | Path, *, storage: str | None = None) -> Results:
+        """Of the sweep in `folder`, from its own storage or the one given; or of all runs below it, by their paths."""
+        if (Path(folder) / "study.toml").exists():
+            from posterity.experiments.sweep import read_sweep  # which is made of rows itself
+
+            return read_sweep(folder, storage=storage)
         found = sorted(Path(folder).rglob("config.toml"))
         if not found:
             raise UsageError(f"there are no runs in {folder}")
@@ -86,7 +90,7 @@ class Results(Sequence[Row]):
 
     def column(self, name: str) -> list[Any]:
         """A setting's or a metric's value in each row; of a missing setting None, of a missing metric nan."""
-        part, key = self._place(name)
+        part, key = self.place(name)
         return [row.part(part).get(key, math.nan if part == "metrics" else None) for row in self.rows]
 
     def values(self, name: str) -> Floats:
@@ -94,7 +98,7 @@ class Results(Sequence[Row]):
         found = np.array([math.nan if value is None else value for value in self.column(name)], dtype=np.float64)
         return found[~np.isnan(found)]
 
-    def _place(self, name: str) -> tuple[str, str]:
+    def place(self, name: str) -> tuple[str, str]:
         """In which part of a row, and under which name there."""
         head, _, rest = name.partition(".")
         parts = self.columns
@@ -138,13 +142,18 @@ class Results(Sequence[Row]):
             groups.setdefault(key, []).append(row)
         return {key: self._part(rows) for key, rows in groups.items()}
 
+    def ranked(self, name: str, *, lowest: bool | None = None) -> Results:
+        """The rows that have a number there, the best one first."""
+        down = is_lower_better(name) if lowest is None else lowest
+        having = [(value, row) for value, row in zip(self.column(name), self.rows, strict=True) if _is_number(value)]
+        return self._part(row for _, row in sorted(having, key=lambda pair: pair[0] if down else -pair[0]))
+
     def best(self, name: str, *, lowest: bool | None = None) -> Row:
         """The row with the best value; `lowest` says which that is where the name does not."""
-        values = np.array(self.column(name), dtype=np.float64)
-        if not np.isfinite(values).any():
+        ranked = self.ranked(name, lowest=lowest)
+        if not ranked:
             raise UsageError(f"no row has a number for '{name}'")
-        down = is_lower_better(name) if lowest is None else lowest
-        return self.rows[int(np.nanargmin(values) if down else np.nanargmax(values))]
+        return ranked.rows[0]
 
     # Numbers over rows
 
@@ -228,3 +237,7 @@ class Results(Sequence[Row]):
 def is_lower_better(name: str) -> bool:
     """Whether less is better, by a metric's name."""
     return not name.rpartition(".")[2].endswith(GROWING)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)

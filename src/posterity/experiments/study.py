@@ -33,7 +33,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -47,6 +47,9 @@ from posterity.experiments.row import flat
 from posterity.experiments.run import Run
 from posterity.prediction import DEFAULT_SAMPLES
 from posterity.storage import write_text
+
+if TYPE_CHECKING:
+    from optuna import Trial
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -164,10 +167,10 @@ class Study(BaseModel):
         found = (self._item(values) for case in self._cases() for values in self._values(case))
         return {item.key: item for item in found}
 
-    def suggest(self, values: Mapping[str, Any]) -> Item:
-        """The item of an adaptive search with these values of its axes."""
-        case = next(self._cases())
-        chosen = {name: case.axes[name].value_of(value) for name, value in values.items()}
+    def suggest(self, trial: Trial) -> Item:
+        """The item that an adaptive search wants to try."""
+        (case,) = self._cases()
+        chosen = {name: axis.suggest(trial, name) for name, axis in case.axes.items()}
         return self._item(with_values({**case.run, **case.parameters}, chosen))
 
     def _cases(self) -> Iterator[Case]:
@@ -231,13 +234,14 @@ class Study(BaseModel):
         if self.metric is None:
             raise UsageError("an adaptive search needs a metric, such as metric = 'val_nll'")
         if self.cases or self.seeds != 1:
-            raise UsageError(
-                "an adaptive search has one case and one seed, the run's: leave out cases and seeds"
-            )
+            raise UsageError("an adaptive search has one case and one seed, the run's: leave out cases and seeds")
         if self.prune and not self.metric.startswith(("val_", "loss", "kl")):
             raise UsageError(f"pruning needs a metric that every epoch has, such as val_nll, not '{self.metric}'")
         (case,) = self._cases()
-        distributions = {name: axis.distribution(name) for name, axis in case.axes.items()}
-        if not distributions:
+        if not case.axes:
             raise UsageError("an adaptive search needs axes")
-        self.suggest({name: axis.draw(0, name, 0) for name, axis in case.axes.items() if axis.is_random})
+        if normal := [name for name, axis in case.axes.items() if axis.normal is not None]:
+            raise UsageError(f"axis {normal[0]}: an adaptive search takes uniform, log_uniform or values, not a normal")
+        for number in range(2):  # wrong names and kinds of values are refused before the first trial
+            chosen = {name: axis.draw(self.seed, name, number) for name, axis in case.axes.items()}
+            self._item(with_values({**case.run, **case.parameters}, chosen))
