@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from posterity.cli.output import note, print_json, print_table
+from posterity.cli.sweep import Storage
 from posterity.experiments.compare import Comparison, Difference, Line, gather
 from posterity.experiments.tables import plain
 from posterity.report import compare_figure, save
@@ -23,6 +24,7 @@ def compare_command(
     success: Annotated[float | None, typer.Option(help="threshold: a run that is better than it succeeded")] = None,
     against: Annotated[str | None, typer.Option(help="the group to compare with; the best by default")] = None,
     out: Annotated[Path, typer.Option(help="the PNG to write")] = Path("compare.png"),
+    storage: Storage = None,
     json: Annotated[bool, typer.Option("--json", help="results as JSON on stdout")] = False,
 ) -> None:
     """Runs, or groups of runs, over each other: curves, a table, success rates, differences with 95 % intervals.
@@ -32,7 +34,7 @@ def compare_command(
 
     Example: posterity compare runs/search --by optimizer --z val_accuracy --success 0.15
     """
-    comparison = gather(runs, by=by or [], where=where or [], metric=z, success=success)
+    comparison = gather(runs, by=by or [], where=where or [], metric=z, success=success, storage=storage)
     lines, differences = comparison.table(), comparison.differences(against)
     save(compare_figure(comparison), out)
     if json:

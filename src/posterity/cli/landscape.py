@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from posterity.cli.output import note, print_json
+from posterity.cli.sweep import Storage
 from posterity.experiments import Results
 from posterity.experiments.compare import chosen
-from posterity.experiments.landscape import CLIP, Landscape, landscape, other_settings
+from posterity.experiments.landscape import CLIP, Landscape, landscape, log_axes, other_settings
 from posterity.report import landscape_figure, save
 
 
@@ -24,23 +25,24 @@ def landscape_command(
         list[str] | None, typer.Option(help="take runs with, say, optimizer=adam; may be repeated")
     ] = None,
     clip: Annotated[float, typer.Option(help="share of values beyond the colours on either side")] = CLIP,
-    log_x: Annotated[bool | None, typer.Option("--log-x/--linear-x", help="by default as values spread")] = None,
-    log_y: Annotated[bool | None, typer.Option("--log-y/--linear-y", help="by default as values spread")] = None,
+    log_x: Annotated[bool | None, typer.Option("--log-x/--linear-x", help="by default as the study drew it")] = None,
+    log_y: Annotated[bool | None, typer.Option("--log-y/--linear-y", help="by default as the study drew it")] = None,
     curvature: Annotated[list[float] | None, typer.Option(help="draw its robust region; may be repeated")] = None,
     line: Annotated[bool, typer.Option("--line", help="fit and draw the line lr + a momentum <= a")] = False,
     success: Annotated[
         float | None, typer.Option(help="threshold that a success is better than; by default the colours' middle")
     ] = None,
     out: Annotated[Path, typer.Option(help="the PNG to write")] = Path("landscape.png"),
+    storage: Storage = None,
     json: Annotated[bool, typer.Option("--json", help="results as JSON on stdout")] = False,
 ) -> None:
     """A metric over two settings as a filled landscape, with the runs as points.
 
     Example: posterity landscape runs/momentum --x lr --y momentum --z nll --line --curvature 2
     """
-    results = chosen(Results.read(study), where or [])
+    results = chosen(Results.read(study, storage=storage), where or [])
     groups = {str(key): group for key, group in results.group_by(by).items()} if by else {"": results}
-    log = {name: said for name, said in ((x, log_x), (y, log_y)) if said is not None}
+    log = log_axes(study, x, y) | {name: said for name, said in ((x, log_x), (y, log_y)) if said is not None}
     found = {n: landscape(g, x, y, z, clip=clip, success=success, log=log) for n, g in groups.items()}
     save(landscape_figure(found, curvatures=curvature or (), line=line), out)
     beside = sorted({name for group in groups.values() for name in other_settings(group, x, y)})

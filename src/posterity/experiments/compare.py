@@ -170,9 +170,10 @@ def gather(
     where: Sequence[str] = (),
     metric: str | None = None,
     success: float | None = None,
+    storage: str | None = None,
 ) -> Comparison:
     """Runs in folders, grouped `by` settings; without, each folder is a group, or of a single one what varies there."""
-    found = {path: chosen(Results.read(path), where) for path in paths}
+    found = {path: chosen(Results.read(path, storage=storage), where) for path in paths}
     together = Results(row for results in found.values() for row in results)
     name = metric or next((each for each in USUAL if each in together.columns["metrics"]), USUAL[0])
     together.column(name)  # refuses a name that is none

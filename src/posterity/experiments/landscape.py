@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from posterity.core.errors import UsageError
 from posterity.experiments.results import Results, is_lower_better
 from posterity.experiments.row import RUNNING, WAITING
+from posterity.experiments.study import Study
 from posterity.optim import fit_stable_rate
 
 RATE, MOMENTUM = "lr", "momentum"
@@ -147,6 +149,16 @@ def landscape(
         clip=clip,
         success=success,
     )
+
+
+def log_axes(folder: Path, *names: str) -> dict[str, bool]:
+    """By name, whether a study drew the axis log-uniformly; nothing of other folders and other axes."""
+    if not (folder / "study.toml").exists():
+        return {}
+    study = Study.read(folder)
+    axes = {key: axis for each in (study.axes, *(case.axes for case in study.cases)) for key, axis in each.items()}
+    drawn = {key: axis.kind == "log_uniform" for key, axis in axes.items() if axis.kind in ("uniform", "log_uniform")}
+    return {name: log for name in names for key, log in drawn.items() if key == name or key.endswith(f".{name}")}
 
 
 def other_settings(results: Results, x: str, y: str) -> list[str]:

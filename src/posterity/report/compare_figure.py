@@ -58,7 +58,7 @@ def said(name: str) -> str:
 def _draw_course(axes: Axes, course: Course, group: str, look: tuple[str, str]) -> None:
     style, colour = look
     low, high = course.mean - course.sd, course.mean + course.sd
-    axes.fill_between(course.epochs, low, high, color=colour, alpha=0.14, linewidth=0)
+    axes.fill_between(course.epochs, low, high, color=colour, alpha=0.1, linewidth=0)
     axes.plot(course.epochs, course.best, color=colour, linewidth=0.8, alpha=0.8, linestyle=style)
     marker = "o" if len(course.epochs) <= 15 else ""
     axes.plot(
