@@ -120,9 +120,7 @@ def status_command(folder: Folder, storage: Storage = None, json: Json = False) 
 def best_command(
     folder: Folder,
     metric: Annotated[str | None, typer.Option(help="the metric; the study's own by default")] = None,
-    lowest: Annotated[
-        bool | None, typer.Option("--lowest/--highest", help="which is best")
-    ] = None,
+    lowest: Annotated[bool | None, typer.Option("--lowest/--highest", help="which is best")] = None,
     count: Annotated[int, typer.Option(min=1, help="how many")] = 5,
     storage: Storage = None,
     json: Json = False,
