@@ -13,9 +13,11 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from posterity.core.randomness import derive
@@ -74,6 +76,7 @@ class Leases:
         )
         self._random = random.Random(os.urandom(8))
         self._worker = this_worker()
+        self._heartbeat, self._asked = heartbeat, 0.0  # when Optuna was last asked for the dead
         self._life = Heartbeat(self._storage, heartbeat)
 
     def close(self) -> None:
@@ -88,26 +91,35 @@ class Leases:
         """An item that is this worker's until it is told or given back; None where there is none to take now."""
         while True:
             owners, lost = self._owners()
-            key = next((key for key in self.keys if key in owners and owners[key].state.name == "WAITING"), None)
-            if key is not None:
-                lease = self._claim(key, owners[key])
+            waiting = [key for key in self.keys if key in owners and owners[key].state.name == "WAITING"]
+            missing = [key for key in self.keys if key not in owners]
+            # What another has just offered it is about to claim: rather a new one.
+            free = [key for key in waiting if self._is_free(owners[key])] or ([] if missing else waiting)
+            if free:
+                lease = self._claim(free[0], owners[free[0]])
                 if lease is not None:
                     return lease
-                continue
-            missing = [key for key in self.keys if key not in owners]
-            if not missing:
+            elif missing:
+                self._offer(self._random.choice(missing[:AHEAD]), lost)
+            else:
                 return None
-            self._offer(self._random.choice(missing[:AHEAD]), lost)
+
+    def _is_free(self, trial: FrozenTrial) -> bool:
+        """Whether it was offered by this worker, or by one that did not live to claim it."""
+        return trial.user_attrs[WORKER] == self._worker or is_dead(trial.user_attrs[WORKER])
 
     def _claim(self, key: str, trial: FrozenTrial) -> Lease | None:
-        """Mark a waiting trial as this worker's; None if another was faster. Signs of life first: see `_bury`."""
+        """Mark a waiting trial as this worker's; None if another was faster.
+
+        A sign of life comes first: without any Optuna never takes a trial for dead.
+        """
         number = trial._trial_id
         try:
             patiently(lambda: self._storage.record_heartbeat(number))
-            patiently(lambda: self._storage.set_trial_user_attr(number, WORKER, self._worker))
             if not patiently(lambda: self._storage.set_trial_state_values(number, self._state("RUNNING"))):
                 return None
-            patiently(lambda: self._storage.set_trial_user_attr(number, WORKER, self._worker))
+            if trial.user_attrs[WORKER] != self._worker:
+                patiently(lambda: self._storage.set_trial_user_attr(number, WORKER, self._worker))
         except self._optuna.exceptions.UpdateFinishedTrialError:
             return None
         self._life.of(number)
@@ -119,7 +131,7 @@ class Leases:
         before = lost.get(key, [])
         if sum(GIVEN_BACK not in trial.user_attrs for trial in before) < DEATHS:
             values = next((trial.params for trial in reversed(before) if trial.params), {})
-            patiently(lambda: self._trials.enqueue_trial(values, user_attrs={ITEM: key}))
+            patiently(lambda: self._trials.enqueue_trial(values, user_attrs={ITEM: key, WORKER: self._worker}))
             return
         outcome = Outcome(FAILED, {}, f"{DEATHS} workers died of it")
         failed = self._optuna.trial.create_trial(
@@ -193,14 +205,17 @@ class Leases:
     def _bury(self, trials: Iterable[FrozenTrial]) -> bool:
         """Fail the trials of workers that are dead; whether there may have been any."""
         running = [trial for trial in trials if trial.state.name == "RUNNING"]
-        dead = [trial for trial in running if is_dead(str(trial.user_attrs.get(WORKER, "")))]
-        for trial in dead:
+        dead = [trial.number for trial in running if is_dead(str(trial.user_attrs.get(WORKER, "")))]
+        for number in dead:
             with contextlib.suppress(self._optuna.exceptions.UpdateFinishedTrialError, ValueError):
-                patiently(lambda trial=trial: self._trials.tell(trial.number, state=self._state("FAIL")))  # type: ignore[misc]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
-            patiently(lambda: self._optuna.storages.fail_stale_trials(self._trials))
-        return bool(running)
+                patiently(partial(self._trials.tell, number, state=self._state("FAIL")))
+        asked = time.monotonic() - self._asked > self._heartbeat / 2
+        if asked and running:
+            self._asked = time.monotonic()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
+                patiently(lambda: self._optuna.storages.fail_stale_trials(self._trials))
+        return bool(dead) or (asked and bool(running))
 
     def _state(self, name: str) -> optuna.trial.TrialState:
         return self._optuna.trial.TrialState[name]

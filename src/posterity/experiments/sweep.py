@@ -32,7 +32,7 @@ from posterity.storage import write_text
 from posterity.training.signals import SignalWatch
 
 POLL_SECONDS = 0.5  # between looks at the workers
-ADDRESS = "storage.txt"
+STUDY, ADDRESS = "study.toml", "storage.txt"
 STORAGE = "POSTERITY_STORAGE"  # the variable that tells workers the address, with its password
 
 
@@ -78,7 +78,8 @@ def prepare(
         raise UsageError(f"{place} is a file; give a directory for the study")
     place.mkdir(parents=True, exist_ok=True)
     url = address(place, storage)
-    study.write(place / "study.toml")
+    if not (place / STUDY).exists() or Study.read(place) != study:
+        study.write(place / STUDY)
     return study, place, url
 
 
@@ -135,7 +136,7 @@ class _Workers:
         self.processes = {number: self._start(number) for number in range(1, count + 1)}
 
     def _start(self, number: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "posterity", "sweep", "worker", str(self.out / "study.toml")]
+        command = [sys.executable, "-m", "posterity", "sweep", "worker", str(self.out / STUDY)]
         command += ["--out", str(self.out), "--parent", str(os.getpid())]
         with self._log(number).open("ab") as log:
             # In a session of its own: a terminal's Ctrl-C reaches this process alone, which passes it on once.
