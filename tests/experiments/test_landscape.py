@@ -5,8 +5,10 @@ import pytest
 
 from posterity.core.errors import UsageError
 from posterity.experiments import Results
-from posterity.experiments.landscape import landscape, other_settings
+from posterity.experiments.landscape import landscape, log_axes, other_settings
 from posterity.experiments.row import DIVERGED, FAILED, WAITING, Row
+from posterity.experiments.sweep import sweep
+from posterity.optim import robust_rates
 
 
 def row(x, y, nll, *, state="finished", seed=0, **config):
@@ -90,6 +92,37 @@ def test_parts_of_a_setting_are_axes():
     assert found.x.tolist() == [0.1, 0.5, 0.9]
     assert found.y.tolist() == pytest.approx([0.01, 0.25, 0.81])
     assert other_settings(Results(rows), "betas.0", "betas.1") == []
+
+
+def test_a_study_of_descents_says_which_axes_are_logarithmic(tmp_path):
+    """And in the robust region they all go at the same speed."""
+    results = sweep({
+        "function": "quadratic_descent", "count": 40, "parameters": {"curvature": 2.0, "steps": 400},
+        "axes": {"lr": {"log_uniform": [0.01, 4.0]}, "momentum": {"uniform": [0.2, 0.9]}},
+    }, out=tmp_path / "study")  # fmt: skip
+    log = log_axes(tmp_path / "study", "lr", "momentum", "seed")
+    assert log == {"lr": True, "momentum": False}
+    assert log_axes(tmp_path, "lr") == {}
+    found = landscape(Results.read(tmp_path / "study"), "momentum", "lr", "factor", log=log, success=1.0)
+    assert (found.x_axis.log, found.y_axis.log, len(found.z)) == (False, True, len(results))
+    low, high = robust_rates(found.x, 2.0)
+    within = (found.y > 1.05 * low) & (found.y < 0.95 * high)
+    assert within.sum() > 5
+    np.testing.assert_allclose(found.z[within], np.sqrt(found.x[within]), rtol=0.05)
+    assert (found.z[found.y > 2 * (1 + found.x) / 2.0] > 1).all()  # heavy ball's own limit, of curvature 2
+    assert found.line is not None
+
+
+def test_diverged_runs_of_a_sweep_keep_their_places(tmp_path):
+    results = sweep({
+        "run": {"model": "mlp", "hidden": [8], "train_rows": 100, "batch_size": 10, "epochs": 1, "optimizer": "sgd"},
+        "axes": {"lr": [1e-4, 1e12], "optimizer_options.momentum": [0.0, 0.5]}, "samples": 2,
+    }, out=tmp_path / "study")  # fmt: skip
+    assert [row.state for row in results].count(DIVERGED) == 2
+    found = landscape(Results.read(tmp_path / "study"), "lr", "momentum", "nll")
+    assert (found.x.tolist(), found.failed_x.tolist()) == ([1e-4, 1e-4], [1e12, 1e12])
+    assert found.is_grid
+    assert found.line is not None
 
 
 def test_mistakes():

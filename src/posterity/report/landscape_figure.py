@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patheffects import withStroke
 from matplotlib.tri import LinearTriInterpolator, Triangulation
 from numpy.typing import NDArray
 
@@ -84,10 +85,10 @@ def _draw(axes: Axes, landscape: Landscape, limits: tuple[float, float]) -> Any:
         **colours,
     )
     if len(landscape.failed_x):
-        axes.scatter(
-            landscape.failed_x, landscape.failed_y, marker="x", s=22, linewidths=1.2, color=INK, zorder=3,
-            label="diverged or failed",
-        )  # fmt: skip
+        crosses: dict[str, Any] = {"marker": "x", "s": 26, "linewidths": 1.3, "zorder": 3}
+        halo = [withStroke(linewidth=3.2, foreground="white")]  # they also stand on dark ground
+        label = "diverged or failed"
+        axes.scatter(landscape.failed_x, landscape.failed_y, color=INK, path_effects=halo, label=label, **crosses)
     at = landscape.best
     axes.plot(
         x[at], y[at], marker="*", markersize=15, color="white", mec=INK, mew=1, linestyle="", zorder=5, label="best"
