@@ -23,8 +23,8 @@ STUDY = {
     "seeds": 5,
     "samples": 2,
     "run": {
-        "dataset": "two-moons", "model": "mlp", "hidden": [4], "train_rows": 100, "batch_size": 40, "epochs": 3,
-        "val_fraction": 0.2, "optimizer": "sgd",
+        "dataset": "two-moons", "model": "mlp", "hidden": [4], "train_rows": 100, "batch_size": 40, "epochs": 2,
+        "val_samples": 1, "val_fraction": 0.2, "optimizer": "sgd",
     },
     "axes": {"lr": [0.01, 0.1, 0.5], "optimizer_options.momentum": [0.0, 0.5, 0.8, 0.9]},
 }  # fmt: skip

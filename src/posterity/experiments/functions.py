@@ -25,7 +25,7 @@ from posterity.models.mean_field_net import INIT_VARIANCE
 from posterity.objectives import elbo_gap, kl_divergence
 
 Numbers = dict[str, float]
-HUGE = 1e12  # an error beyond which a descent has diverged
+HUGE, TINY = 1e12, 1e-250  # errors at which a descent has diverged, or has arrived as far as numbers go
 
 
 def quadratic_descent(
@@ -43,7 +43,7 @@ def quadratic_descent(
         u = momentum * u + curvature * w
         w -= lr * u
         norms.append(math.hypot(w, lr * u))  # of the whole state: w alone passes through zero
-        if norms[-1] > HUGE * start:
+        if not TINY < norms[-1] <= HUGE * start:
             break
     half = len(norms) // 2
     factor = (norms[-1] / norms[half]) ** (1 / (len(norms) - 1 - half)) if norms[half] > 0 else 0.0

@@ -100,7 +100,8 @@ class Leases:
                 if lease is not None:
                     return lease
             elif missing:
-                self._offer(self._random.choice(missing[:AHEAD]), lost)
+                alone = all(owner.state.is_finished() for owner in owners.values())
+                self._offer(missing[0] if alone else self._random.choice(missing[:AHEAD]), lost)
             else:
                 return None
 

@@ -155,7 +155,7 @@ class Study(BaseModel):
     @cached_property
     def digest(self) -> str:
         """What makes it this study and no other; a longer search is the same one."""
-        beside = {"count", "record", "name"} if self.adaptive else {"record", "name"}
+        beside = {"count", "name"} if self.adaptive else {"name"}
         text = json.dumps(self.model_dump(mode="json", exclude=beside), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
