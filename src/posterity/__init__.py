@@ -5,6 +5,8 @@ posterity.fit(net, (x, y), epochs=20)
 net.predict(x).epistemic
 """
 
+from typing import TYPE_CHECKING, Any
+
 from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
@@ -30,6 +32,11 @@ from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture
 from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
 from posterity.storage import load, save
 from posterity.training import Callback, FitResult, ProlongedWarning, RangeTest, fit, process_group, range_test
+
+if TYPE_CHECKING:
+    from posterity.experiments.results import Results
+    from posterity.experiments.study import Study
+    from posterity.experiments.sweep import sweep
 
 __version__ = "0.1.0"
 
@@ -60,10 +67,12 @@ __all__ = [
     "ProlongedWarning",
     "RangeTest",
     "RealPrediction",
+    "Results",
     "Samples",
     "ScaleMixture",
     "Standardisation",
     "StudentT",
+    "Study",
     "Tabulated",
     "TensorBoard",
     "Tied",
@@ -86,5 +95,16 @@ __all__ = [
     "process_group",
     "range_test",
     "save",
+    "sweep",
     "warm_up",
 ]
+
+_LATER = {"Results": "results", "Study": "study", "sweep": "sweep"}  # by module of experiments: not needed to train
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'posterity' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(f"posterity.experiments.{_LATER[name]}"), name)

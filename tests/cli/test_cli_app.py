@@ -24,7 +24,22 @@ def check_usage_error(done, *parts):
 
 @pytest.mark.parametrize(
     "command",
-    ["train", "evaluate", "predict", "range-test", "penalty", "gradient-variance", "demo", "data list", "data fetch"],
+    [
+        "train",
+        "evaluate",
+        "predict",
+        "range-test",
+        "penalty",
+        "gradient-variance",
+        "demo",
+        "data list",
+        "data fetch",
+        "config show",
+        "compare",
+        "landscape",
+        "config validate",
+        "config diff",
+    ],
 )
 def test_every_command_has_help_with_an_example(cli, command):
     for flag in ("--help", "-h"):
@@ -34,7 +49,7 @@ def test_every_command_has_help_with_an_example(cli, command):
     if command == "train":
         panels = [line.split(" ")[1] for line in done.out.splitlines() if line.startswith("╭─ ")]
         assert {"Data", "Network", "Prior", "Optimiser", "Averaging"} <= set(panels)
-    if not command.startswith(("data", "penalty")):
+    if not command.startswith(("data", "penalty", "config diff", "compare", "landscape")):
         assert "--seed" in done.out
     assert "--json" in done.out
 

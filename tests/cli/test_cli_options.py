@@ -2,8 +2,9 @@
 
 import pytest
 
-from posterity.cli.options import configure, parse
+from posterity.cli.options import parse
 from posterity.experiments import Record, Run
+from posterity.experiments.configuration import configure
 
 
 def test_a_flag_is_read_into_values():

@@ -9,6 +9,7 @@ as they stand. Commands of `posterity` run with these substitutions, which make 
     --epochs                        4; of a run that is prolonged 6
     --steps 12 of range-test, --draws 4 of gradient-variance
     --splits 2 --epochs 1 of uci    its help where the data are not there
+    sweep of a study                at its scale smoke, in this process
     files that a reader has         images.npz, mine.csv, mine.npz are there
 
 `torchrun` starts real processes. `make` must name targets of the Makefile; a script of benchmarks must know the options
@@ -30,7 +31,13 @@ from pages import NAMES, ROOT, pieces
 from posterity import data
 from posterity.data.uci import uci_file
 from posterity.experiments import Record, Run
+from posterity.experiments.study import Study
 from posterity.training import ProlongedWarning
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 SMALL = {"cifar10": "digits", "mnist": "digits", "lenet5": "mlp"}
 EPOCHS, PROLONGED = "4", "6"
@@ -88,6 +95,9 @@ def _small(words):
         return [words[0], "--help"]
     if words[0] == "uci" and uci_file("uci-concrete") is None:
         return ["uci", "--help"]
+    if words[0] == "sweep" and words[1].endswith(".toml"):
+        place = words[words.index("--out") + 1]
+        return ["sweep", str(ROOT / words[1]), "--scale", "smoke", "--quiet", "--out", place]
     words = [SMALL.get(word, word) for word in words]
     begun = "--resume" in words or "--run" in words or "--config" in words
     if words[0] in ("train", "range-test", "gradient-variance") and not begun:
@@ -142,7 +152,10 @@ def _script(piece, cli, monkeypatch):
 
 
 def _config(text, folder):
-    """Part of a config file that a run is read from."""
+    """Part of a config file that a run is read from, or a study."""
+    if "[axes]" in text:
+        assert Study.of(tomllib.loads(text)).items
+        return
     whole = folder / "part.toml"
     whole.write_text(tomli_w.dumps({"dataset": "digits"}) + text, encoding="utf-8")
     Run.read(whole)

@@ -11,11 +11,11 @@ import posterity as pt
 from posterity.cli.app import app
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
-FOLDERS = ("src/", "tests/", "docs/", "benchmarks/", "examples/")
+FOLDERS = ("studies/", "src/", "tests/", "docs/", "benchmarks/", "examples/")
 
 
 def _flags(command):
-    own = {flag for parameter in command.params for flag in parameter.opts}
+    own = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
     return own.union(*(_flags(c) for c in getattr(command, "commands", {}).values()))
 
 

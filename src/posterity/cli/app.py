@@ -1,6 +1,7 @@
-"""`posterity`: train, evaluate, predict, uci, range-test, gradient-variance, penalty, data, demo.
+"""`posterity`: the commands by name, and how errors become exit codes.
 
-Exit codes: 0 ok, 1 the run failed, 2 wrong usage, 4 corrupt or untrusted file, 130 and 143 on signals.
+Exit codes: 0 ok, 1 the run failed, 2 wrong usage, 3 some of a sweep's runs failed, 4 corrupt or untrusted file, 130 and
+143 on signals.
 Results go to stdout (with --json as JSON), everything else to stderr.
 """
 
@@ -14,12 +15,16 @@ import typer
 
 from posterity import __version__
 from posterity.cli import gradient_variance, range_test, train, uci
+from posterity.cli.compare import compare_command
+from posterity.cli.config import config_app
 from posterity.cli.data import data_app
 from posterity.cli.demo import demo
 from posterity.cli.evaluate import evaluate_command
+from posterity.cli.landscape import landscape_command
 from posterity.cli.output import note
 from posterity.cli.penalty import penalty_command
 from posterity.cli.predict import predict_command
+from posterity.cli.sweep import sweep_app
 from posterity.core.errors import PosterityError
 
 app = typer.Typer(
@@ -37,8 +42,12 @@ app.command("range-test")(range_test.COMMAND)
 app.command("uci")(uci.COMMAND)
 app.command("penalty")(penalty_command)
 app.command("gradient-variance")(gradient_variance.COMMAND)
+app.command("compare")(compare_command)
+app.command("landscape")(landscape_command)
 app.command("demo")(demo)
+app.add_typer(config_app, name="config")
 app.add_typer(data_app, name="data")
+app.add_typer(sweep_app, name="sweep")
 
 
 def _version(value: bool) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
 
-from posterity.core.errors import CorruptFileError, UsageError
+from posterity.core.errors import UsageError
 from posterity.experiments import Run
 
 Extra = dict[str, tuple[Any, Any]]  # a command's own options: annotation and default by name
@@ -33,17 +32,6 @@ def run_command(command: Callable[..., None], extra: Extra) -> Callable[..., Non
     call.__annotations__ = {p.name: p.annotation for p in parameters}
     call.__doc__ = command.__doc__
     return call
-
-
-def configure(given: dict[str, Any], config: Path | None = None) -> Run:
-    """The run that flags and a config file describe together."""
-    if config is not None and not config.exists():
-        raise UsageError(f"there is no file {config}")
-    try:
-        base = Run.read(config).model_dump() if config else {}
-    except CorruptFileError as error:  # written by hand: a mistake rather than damage
-        raise UsageError(str(error)) from error
-    return Run.of(**{**base, **given})
 
 
 def parse(name: str, value: Any) -> Any:

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from posterity.cli.options import JSON, configure, run_command
+from posterity.cli.options import JSON, run_command
 from posterity.cli.output import note, print_json
+from posterity.experiments.configuration import configure
 from posterity.experiments.range_study import range_verdict, study_range
 from posterity.report import range_figure, save
 from posterity.training import range_test

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from posterity.cli.options import JSON, configure, run_command
+from posterity.cli.options import JSON, run_command
 from posterity.cli.output import note, print_json, print_metrics
 from posterity.core.errors import NonFiniteError, UsageError
 from posterity.experiments import Record, Run, accompany, execute
+from posterity.experiments.configuration import configure
 from posterity.integrations import TensorBoard
 from posterity.report import write_figures
 from posterity.storage import RunDirectory
@@ -81,7 +82,7 @@ COMMAND = run_command(
     train_command,
     {
         "out": (Annotated[Path, typer.Option(help="the run's directory")], inspect.Parameter.empty),
-        "config": (Annotated[Path | None, typer.Option(help="a config.toml to start from")], None),
+        "config": (Annotated[Path | None, typer.Option(help="a TOML file, or a run's directory, to start from")], None),
         "resume": (
             Annotated[bool, typer.Option("--resume", help="continue the run in --out; with more --epochs, for longer")],
             False,

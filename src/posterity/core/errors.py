@@ -29,6 +29,10 @@ class UnknownNameError(UsageError):
     """A name that is not registered."""
 
 
+class InUseError(UsageError):
+    """A folder that another process is writing in."""
+
+
 class CorruptFileError(PosterityError):
     """A file that is truncated, altered, of another version, or not trusted."""
 

@@ -62,6 +62,11 @@ def load(name: str, *, split: int = 0, seed: int = 0, target: str | None = None,
     return entry.load(**{option: given[option] for option in entry.options})
 
 
+def is_seeded(name: str) -> bool:
+    """Whether the seed decides what `load` gives: synthetic data, and the test rows of a file."""
+    return name not in _ENTRIES or "seed" in _ENTRIES[name].options
+
+
 def load_test(
     name: str, *, split: int = 0, seed: int = 0, target: str | None = None, task: Task | None = None
 ) -> Dataset:

@@ -5,6 +5,8 @@ from posterity.experiments.evaluate import NOISE, Evaluation, evaluate
 from posterity.experiments.execute import accompany, evaluate_run, execute
 from posterity.experiments.predictions import write_predictions
 from posterity.experiments.record import Record
+from posterity.experiments.results import Results
+from posterity.experiments.row import Row
 from posterity.experiments.run import Run
 from posterity.experiments.trained import Trained, load_run
 
@@ -12,6 +14,8 @@ __all__ = [
     "NOISE",
     "Evaluation",
     "Record",
+    "Results",
+    "Row",
     "Run",
     "Trained",
     "accompany",

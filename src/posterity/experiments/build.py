@@ -14,8 +14,9 @@ from posterity import data
 from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import DataError, UsageError, unknown_name
 from posterity.core.randomness import derive, generator
-from posterity.data import Dataset, Standardisation, Task
+from posterity.data import Dataset, Splits, Standardisation, Task
 from posterity.ensemble import ensemble, member_seed
+from posterity.experiments.kept_data import kept
 from posterity.experiments.run import Run
 from posterity.models import build_model, check_model_options, default_model
 from posterity.posteriors import POSTERIORS
@@ -34,7 +35,23 @@ class RunData:
 
 def build_data(run: Run) -> RunData:
     """The run's data; the statistics come from what is trained on, without the held-out part."""
-    splits = data.load(run.dataset, split=run.split, seed=run.seed, target=run.target, task=run.task)
+    drawn = data.is_seeded(run.dataset) or run.train_rows is not None or run.val_fraction > 0
+    key = ("run", *_source(run).values(), run.train_rows, run.val_fraction, run.seed if drawn else None)
+    return kept(key, lambda: _build_data(run))
+
+
+def _source(run: Run) -> dict[str, Any]:
+    return {name: getattr(run, name) for name in ("dataset", "split", "target", "task")}
+
+
+def _load(run: Run) -> Splits:
+    source = _source(run)
+    key = ("splits", *source.values(), run.seed if data.is_seeded(run.dataset) else None)
+    return kept(key, lambda: data.load(source.pop("dataset"), seed=run.seed, **source))
+
+
+def _build_data(run: Run) -> RunData:
+    splits = _load(run)
     train, val = splits.train, None
     if run.train_rows is not None:
         train = train.sample(run.train_rows, generator(run.seed, "training rows"))
@@ -49,7 +66,9 @@ def build_data(run: Run) -> RunData:
 
 def load_test(run: Run) -> Dataset:
     """The run's test data, raw."""
-    return data.load_test(run.dataset, split=run.split, seed=run.seed, target=run.target, task=run.task)
+    source = _source(run)
+    key = ("test", *source.values(), run.seed if data.is_seeded(run.dataset) else None)
+    return kept(key, lambda: data.load_test(source.pop("dataset"), seed=run.seed, **source))
 
 
 def build_module(run: Run, input_shape: Sequence[int], num_outputs: int) -> nn.Module:

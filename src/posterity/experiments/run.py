@@ -128,11 +128,14 @@ class Run(Settings):
                 values[name] = list(numbers.items()) if extra["ordered"] else numbers
         return values
 
-    def write(self, path: Path) -> None:
-        """As TOML, complete (a later default changes no old run) and in the panels' order."""
+    def as_file(self) -> dict[str, Any]:
+        """What a file holds: all values (a later default changes no old run), in the panels' order."""
         values = {name: NOTHING if value is None else value for name, value in self.as_dict().items()}
-        ordered = {name: values[name] for names in self.by_panel().values() for name in names}
-        write_text(path, tomli_w.dumps({"schema": SCHEMA, **ordered}))
+        return {"schema": SCHEMA, **{name: values[name] for names in self.by_panel().values() for name in names}}
+
+    def write(self, path: Path) -> None:
+        """As TOML, complete."""
+        write_text(path, tomli_w.dumps(self.as_file()))
 
     @classmethod
     def read(cls, path: Path) -> Run:
@@ -140,7 +143,7 @@ class Run(Settings):
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
             values.pop("schema", None)
-            return cls(**{name: None if value == NOTHING else value for name, value in values.items()})
+            return cls.model_validate(_from_file(values), strict=True)  # a number in quotes is a mistake
         except FileNotFoundError as error:
             raise UsageError(f"there is no run in {path.parent} (no {path.name})") from error
         except ValidationError as error:
@@ -152,3 +155,12 @@ class Run(Settings):
         """By field, the other's value and this one's, where they differ."""
         ours, theirs = self._identity(), other._identity()
         return {name: (getattr(other, name), getattr(self, name)) for name in ours if ours[name] != theirs[name]}
+
+
+def _from_file(value: Any) -> Any:
+    """What TOML's values stand for here, where nothing is None and a list a tuple."""
+    if isinstance(value, dict):
+        return {name: _from_file(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return tuple(map(_from_file, value))
+    return None if value == NOTHING else value

@@ -13,7 +13,7 @@ from posterity.optim.build import (
 )
 from posterity.optim.ivon import IVON
 from posterity.optim.rates import effective_rates
-from posterity.optim.regions import robust_rates, stable_rate
+from posterity.optim.regions import fit_stable_rate, robust_rates, stable_rate
 from posterity.optim.schedules import (
     SCHEDULES,
     Constant,
@@ -49,6 +49,7 @@ __all__ = [
     "check_schedule_options",
     "construct",
     "effective_rates",
+    "fit_stable_rate",
     "optimizer_options",
     "robust_rates",
     "stable_rate",

@@ -5,7 +5,13 @@
 robust      (1 - sqrt(mu))^2 / h <= lr <= (1 + sqrt(mu))^2 / h      the error falls as sqrt(mu)^t, whatever h     [1]
 stable      lr + a mu <= a                                          steps add up to lr / (1 - mu) <= a times g    [2]
 
-a is the largest rate that is stable without momentum; on a quadratic 2 / h, and what is below the line converges.
+a is the largest rate that is stable without momentum; on a quadratic 2 / h, and what is below the line converges. There
+descent itself goes on to lr h < 2 (1 + mu): the line is what noise and many curvatures leave of it.
+
+fitted      a = argmax_a P(lr / (1 - mu) <= a | success) - P(lr / (1 - mu) <= a | failure)
+
+over all thresholds between runs, the lowest of equals: both kinds count alike, however many there are of each, and
+failures far below the line (rates too low to get anywhere) shift nothing.
 
 Limits: mu = 0 is robust at lr = 1 / h alone, and stable up to a; mu -> 1 is robust for 0 < lr <= 4 / h, and stable for
 lr = 0 alone. Of several curvatures, such as the least and the greatest, the region is what all have in common.
@@ -40,6 +46,24 @@ def stable_rate(momentum: ArrayLike, largest: float) -> Array:
     check_positive("the largest rate", largest)
     rate: Array = largest * (1 - _momentum(momentum))
     return rate
+
+
+def fit_stable_rate(lr: ArrayLike, momentum: ArrayLike, success: ArrayLike) -> float | None:
+    """a of the line that parts runs (n,) that succeeded from those that failed above it; None where none did."""
+    steps = np.asarray(lr, dtype=np.float64) / np.maximum(1 - _momentum(momentum), np.finfo(float).tiny)
+    good = np.asarray(success, dtype=bool)
+    if not steps.shape == good.shape == (steps.size,) or not (steps > 0).all():
+        raise UsageError("a line is fitted to one positive rate, one momentum and one success or failure a run")
+    if not good.any() or good.all():
+        return None
+    order = np.argsort(steps)
+    steps, good = steps[order], good[order]
+    gain = np.cumsum(good / good.sum() - ~good / (~good).sum())
+    gain[:-1][steps[:-1] == steps[1:]] = -np.inf  # no threshold parts equal runs
+    best = int(gain.argmax())
+    if best == len(steps) - 1:
+        return None
+    return float(np.sqrt(steps[best] * steps[best + 1]))
 
 
 def _momentum(momentum: ArrayLike) -> Array:

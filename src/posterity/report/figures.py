@@ -131,7 +131,7 @@ def reliability_diagram(networks: Mapping[str, Reliability]) -> Figure:
         _unit_axis(lower)
     grid[0, 0].set_ylabel("accuracy")
     grid[1, 0].set_ylabel("data")
-    _figure_legend(figure, _reliability_key(), columns=2 if columns == 1 else 4)
+    figure_legend(figure, _reliability_key(), columns=2 if columns == 1 else 4)
     return figure
 
 
@@ -161,7 +161,7 @@ def confidence_histograms(networks: Mapping[str, Mapping[str, Tensor]]) -> Figur
         subtitle = "mean: " + ", ".join(means)
         axes.text(0.5, 1.02, subtitle, transform=axes.transAxes, ha="center", fontsize=9, color=INK)
     all_axes[0].set_ylabel("share of inputs")
-    _figure_legend(figure, [Patch(color=colours[name], alpha=0.7, label=name) for name in names], columns=4)
+    figure_legend(figure, [Patch(color=colours[name], alpha=0.7, label=name) for name in names], columns=4)
     return figure
 
 
@@ -219,7 +219,8 @@ def _reliability_key() -> list[Artist]:
     ]
 
 
-def _figure_legend(figure: Figure, handles: list[Artist], *, columns: int) -> None:
+def figure_legend(figure: Figure, handles: list[Artist], *, columns: int) -> None:
+    """A legend above all axes."""
     figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False, fontsize=9)
 
 

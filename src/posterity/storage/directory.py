@@ -17,7 +17,7 @@ import shutil
 from pathlib import Path
 from types import TracebackType
 
-from posterity.core.errors import PosterityError, UsageError
+from posterity.core.errors import InUseError, PosterityError, UsageError
 from posterity.storage.checkpoint import Checkpoints
 from posterity.storage.lock import FileLock
 
@@ -70,7 +70,7 @@ class RunDirectory:
             if self.overwrite:
                 self._clear()
         except BlockingIOError as error:
-            raise UsageError(f"{self.path} is in use by another process (id {error})") from error
+            raise InUseError(f"{self.path} is in use by another process (id {error})") from error
         except OSError as error:
             self._lock.release()
             raise UsageError(f"cannot write in {self.path}: {error.strerror or error}") from error
