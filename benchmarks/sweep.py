@@ -118,7 +118,7 @@ def kills(folder: Path, items: int, count: int, workers: int = 3) -> dict[str, A
         while process.poll() is None and time.monotonic() - began < LIMIT:
             time.sleep(0.05)
             due = killed < count and len([*out.glob("items/*")]) >= (killed + choose.random()) * items / (count + 1)
-            victims = children(process.pid) if due else []
+            victims = [worker for pool in children(process.pid) for worker in children(pool)] if due else []
             if victims:
                 os.kill(choose.choice(victims), signal.SIGKILL)
                 killed += 1

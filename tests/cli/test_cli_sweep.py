@@ -125,6 +125,10 @@ def test_what_is_not_there_ends_with_2(cli, tmp_path):
     assert "is a file" in done.err
 
 
+def children(process: int) -> list[int]:
+    return [int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
 class Command:
     """`posterity sweep` in a process of its own, with workers, which does not outlive the test."""
 
@@ -133,8 +137,7 @@ class Command:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def workers(self) -> list[int]:
-        file = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(number) for number in file.read_text().split()]
+        return [worker for pool in children(self.process.pid) for worker in children(pool)]
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         limit = time.monotonic() + 120
@@ -187,12 +190,32 @@ def test_a_sweep_is_stopped_gone_on_with_and_outlives_a_killed_worker(start, stu
     results = Results.read(out)
     assert [row.state for row in results] == [FINISHED] * 3
     assert [[record["epoch"] for record in row.history] for row in results] == [[*range(1, 301)]] * 3
-    assert len([*out.glob("logs/worker-*.log")]) == 2
+    assert {path.name for path in out.glob("logs/*")} == {"pool.log", "worker-1.log", "worker-2.log"}
 
 
-def test_a_worker_that_cannot_begin_ends_the_sweep_with_its_reason(cli, study, monkeypatch):
-    path = study(DESCENT)
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    done = cli("sweep", path, "--out", "out", "--workers", 2, "--quiet")
-    assert done.code == 1
-    assert "ended with code 1" in done.err
+BROKEN = """
+import sys
+from posterity.cli import main
+from posterity.core.errors import PosterityError
+from posterity.experiments import pool
+
+def broken(*_):
+    raise PosterityError("no storage today")
+
+pool.Leases = broken
+main()
+"""
+
+
+def test_workers_that_cannot_begin_end_the_sweep_with_their_reason(study, tmp_path):
+    command = [sys.executable, "-c", BROKEN, "sweep", str(study(DESCENT)), "--out", str(tmp_path / "out"), "--quiet"]
+    done = subprocess.run([*command, "--workers", "2"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "ended with code 1: no storage today" in done.stderr
+
+
+def test_a_storage_that_is_none_ends_with_2(cli, study):
+    for storage in ("here", "nosuch://host/database"):
+        done = cli("sweep", study(DESCENT), "--out", "out", "--storage", storage, "--quiet")
+        assert done.code == 2
+        assert "an address such as" in done.err
