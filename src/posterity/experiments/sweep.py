@@ -67,20 +67,9 @@ def sweep(
 
 def _command(out: Path, storage: str | None, workers: int, progress: bool) -> None:
     """`posterity sweep`, as workers are forked: nobody knows which threads and connections this process has."""
-    command = [
-        sys.executable,
-        "-m",
-        "posterity",
-        "sweep",
-        "run",
-        str(out),
-        "--out",
-        str(out),
-        "--workers",
-        str(workers),
-    ]
-    environment = {**os.environ, STORAGE: url}
-    quiet = [] if progress else ["--quiet"]
+    command = [sys.executable, "-m", "posterity", "sweep", "run", str(out), "--out", str(out)]
+    command += ["--workers", str(workers), *([] if progress else ["--quiet"])]
+    environment = {**os.environ, **({} if storage is None else {STORAGE: storage})}
     with SignalWatch(True) as watch:
         # In a session of its own: a terminal's Ctrl-C reaches this process alone, which passes it on once.
         errors = None if progress else subprocess.PIPE
