@@ -1,8 +1,9 @@
 """A sweep's throughput, and what kills do to it.
 
-throughput   40 short LeNet-5 runs: one after the other in one process with all threads, beside `posterity sweep` with a
-             worker a core, from its start to its end, imports and all. Beside it, what a run costs before its first
-             step (data, network, plan, folder) after a worker's first run, and what the study's storage costs a run.
+throughput   40 short LeNet-5 runs: one after the other by `execute` in one process with all threads, beside `posterity
+             sweep` with a worker a core; both from the process's start to its end, imports and all. Beside it, what a
+             run costs before its first step (data, network, plan, folder) after a worker's first run, and what the
+             study's storage costs a run.
 kills        500 short runs by 3 workers, of which 20 are killed with SIGKILL at random moments, against the same sweep
              undisturbed: nothing lost, nothing twice, the same numbers.
 
@@ -37,8 +38,16 @@ from posterity.experiments.study import Study
 from posterity.training import Callback, Training
 from runs import publish
 
-LENET = {"dataset": "digits", "model": "lenet5", "epochs": 8}
+LENET = {"dataset": "digits", "model": "lenet5"}
 MOONS = {"dataset": "two-moons", "model": "mlp", "hidden": [4], "train_rows": 100, "epochs": 2, "val_fraction": 0.2}
+ONE_AFTER_THE_OTHER = """
+import sys
+from pathlib import Path
+from posterity.experiments import execute
+from posterity.experiments.study import Study
+for item in Study.of(sys.argv[1]).items.values():
+    execute(item.run, Path(sys.argv[1]) / item.key)
+"""
 CLOCK = "train_seconds"
 LIMIT = 3600.0  # seconds for a sweep
 
@@ -53,13 +62,13 @@ class Started(Callback):
         self.at = time.monotonic()
 
 
-def throughput(folder: Path, items: int, workers: int) -> dict[str, Any]:
+def throughput(folder: Path, items: int, workers: int, epochs: int) -> dict[str, Any]:
     """Seconds of the runs one after the other and of the sweep, and what is not training in them."""
-    study = Study.of({"name": "lenet", "run": LENET, "seeds": items})
+    study = Study.of({"name": "lenet", "run": {**LENET, "epochs": epochs}, "seeds": items})
+    (folder / "one").mkdir(parents=True)
+    study.write(folder / "one" / "study.toml")
     began = time.monotonic()
-    for item in study.items.values():
-        assert item.run is not None
-        execute(item.run, folder / "one" / item.key)
+    subprocess.run([sys.executable, "-c", ONE_AFTER_THE_OTHER, str(folder / "one")], check=True, timeout=LIMIT)
     one = time.monotonic() - began
     began = time.monotonic()
     with sweep_command(study, folder / "sweep", workers) as process:
@@ -68,6 +77,7 @@ def throughput(folder: Path, items: int, workers: int) -> dict[str, Any]:
     same = [row.metrics["nll"] for row in Results.read(folder / "sweep")]
     return {
         "items": items,
+        "epochs": epochs,
         "workers": workers,
         "threads": torch.get_num_threads(),
         "one after the other": one,
@@ -183,6 +193,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=["throughput", "kills"], help="throughput, kills; both by default")
     parser.add_argument("--runs", type=int, default=40, help="LeNet-5 runs of the throughput")
+    parser.add_argument("--epochs", type=int, default=25, help="their epochs")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="workers of the throughput")
     parser.add_argument("--items", type=int, default=500, help="runs of the sweep that is killed")
     parser.add_argument("--kills", type=int, default=20, help="kills")
@@ -191,7 +202,7 @@ def main() -> None:
     found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         if "throughput" in args.parts:
-            found["throughput"] = throughput(Path(folder) / "throughput", args.runs, args.workers)
+            found["throughput"] = throughput(Path(folder) / "throughput", args.runs, args.workers, args.epochs)
         if "kills" in args.parts:
             found["kills"] = kills(Path(folder) / "kills", args.items, args.kills)
     publish("sweep", __doc__ or "", table(found), found, args.out)

@@ -28,6 +28,7 @@ from posterity.experiments.worker import Stopped, work
 from posterity.training.signals import SignalWatch
 
 POLL_SECONDS = 0.2  # between looks at the workers
+LOOKS = 5  # of them for one at the storage, which costs more
 BROKEN = 1
 
 
@@ -43,12 +44,14 @@ def run_pool(study: Study, out: Path, url: str, workers: int, seen: Callable[[],
         _leave(lambda: _Pool(study, out, url, workers, parent).watch())
     try:
         with SignalWatch(True) as watch:
-            look = seen()
+            look, looked = seen(), 0
             while (code := _ended(pool)) is None:
                 time.sleep(POLL_SECONDS)
                 if watch.received is not None:
                     raise Stopped(watch.received)
-                look()
+                looked += 1
+                if looked % LOOKS == 0:
+                    look()
     except BaseException as error:
         os.kill(pool, error.exit_code - 128 if isinstance(error, Stopped) else signal.SIGTERM)
         os.waitpid(pool, 0)
