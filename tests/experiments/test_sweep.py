@@ -31,6 +31,14 @@ def test_a_sweep_is_a_table_of_runs_that_execute_would_give(tmp_path: Path):
     assert pt.Results.read(tmp_path / "out").column("accuracy") == results.column("accuracy")
 
 
+def test_several_workers_give_the_same_table(tmp_path: Path):
+    study = {"run": MOONS, "axes": {"lr": [0.1, 0.01, 1e-3]}, "samples": 2}
+    one, two = (pt.sweep(study, out=tmp_path / str(n), workers=n) for n in (1, 2))
+    assert two.column("nll") == one.column("nll")
+    with pytest.raises(UsageError, match="a worker at least"):
+        pt.sweep(study, out=tmp_path, workers=0)
+
+
 def test_what_is_finished_is_reused_also_by_a_larger_study(tmp_path: Path):
     small = {"run": MOONS, "axes": {"lr": [0.1]}, "samples": 2}
     (before,) = pt.sweep(small, out=tmp_path)

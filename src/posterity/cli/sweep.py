@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +15,6 @@ from posterity.experiments.row import BAD
 from posterity.experiments.tables import plain
 
 SHOWN = ("accuracy", "nll", "rmse", "log_likelihood", "error", "gap", "factor")
-SOME_FAILED = 3
 
 
 class _FileOrCommand(TyperGroup):
@@ -63,10 +61,13 @@ def run_command(
 
     Example: posterity sweep study.toml --workers 2 --scale smoke
     """
-    from posterity.experiments.sweep import prepare, sweep
+    from posterity.experiments.sweep import prepare, sweep, sweep_with_pool
 
-    chosen, place, _ = prepare(study, out=out, scale=scale, storage=storage)
-    results = sweep(chosen, out=place, workers=workers, storage=storage, progress=not quiet)
+    chosen, place, url = prepare(study, out=out, scale=scale, storage=storage)
+    if workers == 1:
+        results = sweep(chosen, out=place, storage=storage, progress=not quiet)
+    else:
+        results = sweep_with_pool(chosen, place, url, workers, progress=not quiet)
     if json:
         print_json({"study": str(place), "states": _states(results), "rows": [plain(row) for row in results.table()]})
     else:
@@ -81,7 +82,6 @@ def worker_command(
     out: Out = None,
     scale: Scale = None,
     storage: Storage = None,
-    parent: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """One more worker for a study, on this or on any other machine; it ends when nothing is left to do.
 
@@ -94,7 +94,7 @@ def worker_command(
     chosen, place, url = prepare(study, out=out, scale=scale, storage=storage)
     leases = Leases(chosen, url)
     try:
-        work(chosen, place, leases, go_on=lambda: parent is None or os.getppid() == parent)
+        work(chosen, place, leases)
     finally:
         leases.close()
 
@@ -195,4 +195,6 @@ def _leave(results: Results) -> None:
     bad = results.filter(lambda row: row.state in BAD)
     if len(bad):
         note(f"{len(bad)} of {len(results)} failed or diverged, such as {bad[0].key}: {bad[0].error}")
+        from posterity.experiments.sweep import SOME_FAILED
+
         raise typer.Exit(SOME_FAILED)

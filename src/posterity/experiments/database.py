@@ -37,6 +37,7 @@ def open_storage(url: str, heartbeat: int, grace: int) -> RDBStorage:
     from optuna.exceptions import ExperimentalWarning
     from optuna.storages import RDBStorage
     from sqlalchemy import event
+    from sqlalchemy.exc import ArgumentError
 
     sqlite = url.startswith("sqlite")
     options: dict[str, Any] = {"connect_args": {"timeout": PATIENCE}} if sqlite else {"pool_pre_ping": True}
@@ -46,6 +47,8 @@ def open_storage(url: str, heartbeat: int, grace: int) -> RDBStorage:
             storage = RDBStorage(url, engine_kwargs=options, heartbeat_interval=heartbeat, grace_period=grace)
         except ImportError as error:
             raise UsageError(f"{error} For PostgreSQL: pip install 'posterity[postgres]'") from error
+        except ArgumentError as error:
+            raise UsageError(f"a storage is an address such as postgresql://user@host/database: {error}") from error
     if sqlite:
         storage.engine.dispose()
         event.listen(storage.engine, "connect", _leave_begin_to_us)

@@ -182,15 +182,19 @@ class Leases:
             found[key] = (Outcome(**kept) if kept else Outcome(state, {}), trial.params if trial is not None else {})
         return found
 
+    def trials(self) -> list[FrozenTrial]:
+        """All attempts, as Optuna has them."""
+        return patiently(lambda: self._trials.get_trials(deepcopy=False))
+
     def fixed(self, values: Mapping[str, Any]) -> Any:
         """A trial that suggests these values again."""
         return self._optuna.trial.FixedTrial(dict(values))
 
     def _owners(self, *, bury: bool = True) -> tuple[dict[str, FrozenTrial], dict[str, list[FrozenTrial]]]:
         """By key the trial that has the item, and those that have lost it."""
-        trials = patiently(lambda: self._trials.get_trials(deepcopy=False))
+        trials = self.trials()
         if bury and self._bury(trials):
-            trials = patiently(lambda: self._trials.get_trials(deepcopy=False))
+            trials = self.trials()
         owners: dict[str, FrozenTrial] = {}
         lost: dict[str, list[FrozenTrial]] = {}
         for trial in trials:

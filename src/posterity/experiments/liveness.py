@@ -19,17 +19,20 @@ class Heartbeat:
         self._storage, self._seconds = storage, seconds
         self._trial: int | None = None
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None  # none before the first trial: who only looks has none
 
     def of(self, trial: int | None) -> None:
         """Whose signs to give."""
         self._trial = trial
+        if self._thread is None and trial is not None:
+            self._thread = threading.Thread(target=self._beat, daemon=True)
+            self._thread.start()
 
     def stop(self) -> None:
         """No more of them."""
         self._stopped.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _beat(self) -> None:
         while not self._stopped.wait(self._seconds):

@@ -105,6 +105,7 @@ class Results(Sequence[Row]):
         if rest in parts.get(head, ()):
             return head, rest
         found = [(part, name) for part, names in parts.items() if name in names]
+        found = [each for each in found if each[0] != "row"] or found  # a metric may be called error
         found = found or [(p, key) for p, names in parts.items() for key in names if key.endswith(f".{name}")]
         if not found and any(parts["config"]):
             raise unknown_name("column", name, sorted({key for names in parts.values() for key in names}))

@@ -6,23 +6,24 @@ OUT/storage.txt     the address of that other one, without its password
 OUT/items/KEY/      a folder an item: a run's own, or a function's result.json
 OUT/logs/           what workers had to say
 
-One worker works in this process; several are processes of their own (`posterity sweep worker`) that share the threads
-of the machine. What was begun is gone on with, and what is finished is not done again.
+One worker works in this process; several are forked by `posterity sweep` and share the threads of the machine
+(experiments.pool). What was begun is gone on with, and what is finished is not done again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from posterity.core.errors import PosterityError, UsageError
 from posterity.experiments.database import storage_url
-from posterity.experiments.lease import DEATHS, Leases
+from posterity.experiments.lease import Leases
+from posterity.experiments.pool import run_pool
 from posterity.experiments.results import Results
 from posterity.experiments.row import Row
 from posterity.experiments.study import Item, Study
@@ -31,7 +32,8 @@ from posterity.experiments.worker import Stopped, folder_of, work
 from posterity.storage import write_text
 from posterity.training.signals import SignalWatch
 
-POLL_SECONDS = 0.5  # between looks at the workers
+POLL_SECONDS = 0.2  # between looks for signals
+SOME_FAILED = 3  # the exit code of a sweep that came to its end
 STUDY, ADDRESS = "study.toml", "storage.txt"
 STORAGE = "POSTERITY_STORAGE"  # the variable that tells workers the address, with its password
 
@@ -49,19 +51,64 @@ def sweep(
     if workers < 1:
         raise UsageError(f"a sweep needs a worker at least, not {workers}")
     study, place, url = prepare(study, out=out, scale=scale, storage=storage)
+    if workers > 1:
+        _command(place, storage, workers, progress)
+        return read_sweep(place, storage=storage)
     leases = Leases(study, url)
     display = SweepDisplay(study.name, leases) if progress else None
-    seen = display.update if display else lambda: None
     try:
-        if workers == 1:
-            work(study, place, leases, seen=seen)
-        else:
-            _Workers(place, url, workers).watch(seen)
+        work(study, place, leases, seen=display.update if display else lambda: None)
         return results_of(study, place, leases)
     finally:
         if display:
             display.close()
         leases.close()
+
+
+def _command(out: Path, storage: str | None, workers: int, progress: bool) -> None:
+    """`posterity sweep`, as workers are forked: nobody knows which threads and connections this process has."""
+    command = [sys.executable, "-m", "posterity", "sweep", "run", str(out), "--out", str(out)]
+    command += ["--workers", str(workers), *([] if progress else ["--quiet"])]
+    environment = {**os.environ, **({} if storage is None else {STORAGE: storage})}
+    with SignalWatch(True) as watch:
+        # In a session of its own: a terminal's Ctrl-C reaches this process alone, which passes it on once.
+        errors = None if progress else subprocess.PIPE
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+        )
+        said = ""
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                said = (process.communicate(timeout=POLL_SECONDS)[1] or b"").decode(errors="replace")
+            if watch.received is not None:
+                process.send_signal(watch.received)
+                process.communicate()
+                raise Stopped(watch.received)
+    if process.returncode not in (0, SOME_FAILED):
+        reason = said.strip().splitlines()[-1:] or ["see above"]
+        raise PosterityError(f"the sweep ended with code {process.returncode}: {reason[0].removeprefix('error: ')}")
+
+
+def sweep_with_pool(study: Study, out: Path, url: str, workers: int, *, progress: bool) -> Results:
+    """For a process that has neither threads nor connections: `sweep` with workers that are forked from it."""
+    opened: list[Leases] = []
+    display: list[SweepDisplay] = []
+
+    def seen() -> Callable[[], None]:
+        opened.append(Leases(study, url))
+        display.extend([SweepDisplay(study.name, opened[0])] if progress else [])
+        return display[0].update if display else lambda: None
+
+    try:
+        run_pool(study, out, url, workers, seen)
+        if display:
+            display[0].update()
+        return results_of(study, out, opened[0])
+    finally:
+        for shown in display:
+            shown.close()
+        for leases in opened:
+            leases.close()
 
 
 def prepare(
@@ -120,71 +167,3 @@ def results_of(study: Study, out: Path, leases: Leases) -> Results:
         there = folder if folder.exists() else None
         rows.append(Row(item.key, item.config, outcome.metrics, outcome.state, outcome.error, there))
     return Results(rows)
-
-
-class _Workers:
-    """So many processes; one that dies is replaced, and what it had is taken up again."""
-
-    def __init__(self, out: Path, url: str, count: int) -> None:
-        self.out = out
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        given = int(os.environ.get("OMP_NUM_THREADS") or cores)
-        threads = str(max(1, min(given, cores) // count))
-        self.environment = {**os.environ, STORAGE: url, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
-        (out / "logs").mkdir(exist_ok=True)
-        self.deaths, self.done = 0, 0
-        self.processes = {number: self._start(number) for number in range(1, count + 1)}
-
-    def _start(self, number: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "posterity", "sweep", "worker", str(self.out / STUDY)]
-        command += ["--out", str(self.out), "--parent", str(os.getpid())]
-        with self._log(number).open("ab") as log:
-            # In a session of its own: a terminal's Ctrl-C reaches this process alone, which passes it on once.
-            return subprocess.Popen(
-                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-
-    def _log(self, number: int) -> Path:
-        return self.out / "logs" / f"worker-{number}.log"
-
-    def watch(self, seen: Any) -> None:
-        """Until all have come to their end; a signal is passed on to them."""
-        with SignalWatch(True) as watch:
-            try:
-                while self.processes:
-                    time.sleep(POLL_SECONDS)
-                    seen()
-                    if watch.received is not None:
-                        self._stop(watch.received)
-                        raise Stopped(watch.received)
-                    self._heed_ends()
-            finally:
-                self._stop(None)
-
-    def _heed_ends(self) -> None:
-        for number, process in list(self.processes.items()):
-            code = process.poll()
-            if code is None:
-                continue
-            del self.processes[number]
-            if code > 0:
-                said = self._log(number).read_text(errors="replace").strip().splitlines()[-1:]
-                raise PosterityError(f"worker {number} ended with code {code}: {''.join(said)} ({self._log(number)})")
-            if code < 0:
-                self._replace(number, -code)
-
-    def _replace(self, number: int, signal: int) -> None:
-        done = sum(1 for _ in (self.out / "items").glob("*/summary.json"))
-        self.deaths = self.deaths + 1 if done == self.done else 1
-        self.done = done
-        if self.deaths > DEATHS * (1 + len(self.processes)):
-            raise PosterityError(f"workers are killed again and again (signal {signal}), and no item is finished")
-        self.processes[number] = self._start(number)
-
-    def _stop(self, signal: int | None) -> None:
-        """Tell those that are left, wait for their checkpoints; None is for those that nobody needs any more."""
-        for process in self.processes.values():
-            process.terminate() if signal is None else process.send_signal(signal)
-        for process in self.processes.values():
-            process.wait()
-        self.processes.clear()
