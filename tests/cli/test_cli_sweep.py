@@ -75,6 +75,15 @@ def test_progress_is_lines_on_stderr_and_the_table_on_stdout(cli, study):
     assert "mean ± standard error" in done.out
 
 
+def test_the_table_for_people_has_no_line_for_each_draw(cli, study):
+    drawn = {**DESCENT, "count": 3, "axes": {"lr": {"uniform": [0.1, 0.5]}, "momentum": [0.0, 0.5]}, "scales": {}}
+    done = cli("sweep", study(drawn), "--out", "out")
+    assert done.code == 0, done.err
+    table = [line.split() for line in done.out.splitlines() if line.startswith("│")]
+    assert [(line[1], line[3]) for line in table] == [("0.0", "3"), ("0.5", "3")]
+    assert "nan" not in done.out
+
+
 def test_a_scale_is_picked(cli, study):
     done = cli("sweep", study(DESCENT), "--out", "out", "--scale", "smoke", "--json")
     assert done.json["states"] == {"finished": 1}

@@ -169,3 +169,8 @@ def test_results_of_runs_have_their_metrics_and_join_their_histories(tmp_path: P
 def test_read_refuses_a_folder_without_runs(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no runs"):
         Results.read(tmp_path)
+
+
+def test_a_metric_called_as_a_part_of_a_row_keeps_its_numbers() -> None:
+    (line,) = Results([Row("k", {"lr": 0.1}, {"error": 0.25})]).table(every=True)
+    assert (line["metrics.error"], line["error"], line["lr"]) == (0.25, "", 0.1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -14,6 +16,10 @@ from posterity.experiments.results import Results, is_lower_better
 from posterity.experiments.row import BAD
 from posterity.experiments.tables import plain
 
+if TYPE_CHECKING:
+    from posterity.experiments.study import Study
+
+MOST_LINES = 40  # of a summary
 SHOWN = ("accuracy", "nll", "rmse", "log_likelihood", "error", "gap", "factor")
 
 
@@ -71,7 +77,7 @@ def run_command(
     if json:
         print_json({"study": str(place), "states": _states(results), "rows": [plain(row) for row in results.table()]})
     else:
-        _print_summary(chosen.name, results)
+        _print_summary(chosen, results)
         note(f"results in {place}; posterity sweep export {place} --out table.csv")
     _leave(results)
 
@@ -178,17 +184,25 @@ def _cell(name: str, results: Results, row: Any) -> str:
     return show(key, value) if part == "metrics" else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _print_summary(name: str, results: Results) -> None:
-    """A line a group of the settings that are lists, for people; a long one is for `export`."""
+def _print_summary(study: Study, results: Results) -> None:
+    """A line a group of the settings that are not drawn from a range, for people; a long one is for `export`."""
     metrics = [metric for metric in SHOWN if metric in results.columns["metrics"]]
-    by = [n for n in results.varying() if n != "seed" and len(set(results.column(f"config.{n}"))) <= len(results) / 2]
-    lines = results.summary(by, metrics)
+    by = [name for name in results.varying() if name != "seed" and name not in study.ranges]
+    lines = results.summary([f"config.{name}" for name in by], [f"metrics.{metric}" for metric in metrics])
     rows = [
-        [", ".join(str(line[n]) for n in by) or "all", str(line["count"]), str(line["bad"])]
-        + [f"{show(m, line[f'{m}.mean'])} ± {show(m, line[f'{m}.standard_error'])}" for m in metrics]
-        for line in lines[:40]
+        [", ".join(str(line[f"config.{name}"]) for name in by) or "all", str(line["count"]), str(line["bad"])]
+        + [_mean(metric, line) for metric in metrics]
+        for line in lines[:MOST_LINES]
     ]
-    print_table(f"{name}: mean ± standard error", [", ".join(by), "runs", "bad", *metrics], rows)
+    left = f", {len(lines) - MOST_LINES} more lines by export" if len(lines) > MOST_LINES else ""
+    heads = [", ".join(by), "runs", "bad", *metrics]
+    print_table(f"{study.name}: mean ± standard error{left}", heads, rows)
+
+
+def _mean(metric: str, line: Mapping[str, Any]) -> str:
+    """Mean and standard error, which a single run has not."""
+    mean, error = line[f"metrics.{metric}.mean"], line[f"metrics.{metric}.standard_error"]
+    return show(metric, mean) + ("" if math.isnan(error) else f" ± {show(metric, error)}")
 
 
 def _leave(results: Results) -> None:

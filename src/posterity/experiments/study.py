@@ -152,6 +152,12 @@ class Study(BaseModel):
         """Whether less of its metric is better."""
         return is_lower_better(self.metric or "") if self.direction is None else self.direction == "minimize"
 
+    @property
+    def ranges(self) -> set[str]:
+        """The axes whose values are drawn from a range of numbers, and so hardly ever twice the same."""
+        axes = [axis for case in self._cases() for axis in case.axes.items()]
+        return {name for name, axis in axes if axis.grid is None and axis.choices is None}
+
     @cached_property
     def digest(self) -> str:
         """What makes it this study and no other; a longer search is the same one."""

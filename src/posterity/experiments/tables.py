@@ -21,8 +21,8 @@ SUFFIXES = (".csv", ".json", ".parquet")
 
 
 def lines(rows: Sequence[Row], settings: Sequence[str], metrics: Sequence[str]) -> list[dict[str, Any]]:
-    """A dict a row; a name that is both a setting and a metric has its part's before it."""
-    both = set(settings) & set(metrics)
+    """A dict a row; a name that is a setting's and a metric's, or the row's own, has its part's before it."""
+    both = (set(settings) & set(metrics)) | {"key", "state", "error", "folder"}
     return [
         {
             "key": row.key,
