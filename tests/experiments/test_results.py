@@ -174,3 +174,10 @@ def test_read_refuses_a_folder_without_runs(tmp_path: Path) -> None:
 def test_a_metric_called_as_a_part_of_a_row_keeps_its_numbers() -> None:
     (line,) = Results([Row("k", {"lr": 0.1}, {"error": 0.25})]).table(every=True)
     assert (line["metrics.error"], line["error"], line["lr"]) == (0.25, "", 0.1)
+
+
+def test_an_option_is_found_and_suggested_by_its_last_name() -> None:
+    results = Results([Row("k", {"lr": 0.1, "optimizer_options.momentum": 0.9}, {"nll": 1.0})])
+    assert results.column("momentum") == [0.9]
+    with pytest.raises(UnknownNameError, match="Did you mean 'momentum'"):
+        results.column("momentun")

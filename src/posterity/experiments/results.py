@@ -108,7 +108,8 @@ class Results(Sequence[Row]):
         found = [each for each in found if each[0] != "row"] or found  # a metric may be called error
         found = found or [(p, key) for p, names in parts.items() for key in names if key.endswith(f".{name}")]
         if not found and any(parts["config"]):
-            raise unknown_name("column", name, sorted({key for names in parts.values() for key in names}))
+            known = {key for names in parts.values() for key in names}
+            raise unknown_name("column", name, sorted(known | {key.rpartition(".")[2] for key in known}))
         if len(found) > 1:
             raise UsageError(f"'{name}' is several columns: give {' or '.join('.'.join(each) for each in found)}")
         return found[0] if found else ("metrics", name)

@@ -70,22 +70,23 @@ def _command(out: Path, storage: str | None, workers: int, progress: bool) -> No
     command = [sys.executable, "-m", "posterity", "sweep", "run", str(out), "--out", str(out)]
     command += ["--workers", str(workers), *([] if progress else ["--quiet"])]
     environment = {**os.environ, **({} if storage is None else {STORAGE: storage})}
-    with SignalWatch(True) as watch:
-        # In a session of its own: a terminal's Ctrl-C reaches this process alone, which passes it on once.
-        errors = None if progress else subprocess.PIPE
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
-        )
-        said = ""
-        while process.poll() is None:
+    # In a session of its own: a terminal's Ctrl-C reaches this process alone, which passes it on once.
+    streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": None if progress else subprocess.PIPE}
+    with (
+        SignalWatch(True) as watch,
+        subprocess.Popen(command, env=environment, start_new_session=True, **streams) as process,
+    ):
+        said: bytes | None = None
+        while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                said = (process.communicate(timeout=POLL_SECONDS)[1] or b"").decode(errors="replace")
+                said = process.communicate(timeout=POLL_SECONDS)[1]
+                break
             if watch.received is not None:
                 process.send_signal(watch.received)
                 process.communicate()
                 raise Stopped(watch.received)
     if process.returncode not in (0, SOME_FAILED):
-        reason = said.strip().splitlines()[-1:] or ["see above"]
+        reason = (said or b"").decode(errors="replace").strip().splitlines()[-1:] or ["see above"]
         raise PosterityError(f"the sweep ended with code {process.returncode}: {reason[0].removeprefix('error: ')}")
 
 

@@ -70,7 +70,8 @@ def test_hess_init_sets_the_first_standard_deviations_when_training_begins_and_n
 
 
 def test_the_network_is_like_any_other_afterwards(conjugate, tmp_path):
-    result = pt.fit(conjugate.network(), conjugate.data, optimizer="ivon", epochs=3, batch_size=10, out=tmp_path / "a")
+    settings = {"optimizer": "ivon", "epochs": 3, "batch_size": 10, "temperature": 1.0}
+    result = pt.fit(conjugate.network(), conjugate.data, **settings, out=tmp_path / "a")
     group = result.history[-1]["groups"]["posterior"]
     assert {"lr", "gradient_norm"} <= set(group)
     # h has hardly moved from where it began: the rate is that of SGD.
