@@ -175,3 +175,9 @@ def test_a_file_that_is_not_there_or_not_toml(tmp_path: Path):
     (tmp_path / "bad.toml").write_text("seeds = = 3")
     with pytest.raises(UsageError, match="is not TOML"):
         Study.of(tmp_path / "bad.toml")
+
+
+def test_ranges_are_what_is_drawn_whole_or_in_part() -> None:
+    axes = {"optimizer_options.betas.0": {"uniform": [0.1, 0.9]}, "lr": {"normal": 0.1}, "optimizer": ["adam", "radam"]}
+    study = Study.of({"run": {"optimizer_options": {"betas": [0.9, 0.99]}}, "axes": axes, "count": 2})
+    assert study.ranges == {"optimizer_options.betas.0", "optimizer_options.betas", "lr"}

@@ -154,9 +154,10 @@ class Study(BaseModel):
 
     @property
     def ranges(self) -> set[str]:
-        """The axes whose values are drawn from a range of numbers, and so hardly ever twice the same."""
+        """The settings whose values, or parts of them, are drawn from a range, and so hardly ever twice the same."""
         axes = [axis for case in self._cases() for axis in case.axes.items()]
-        return {name for name, axis in axes if axis.grid is None and axis.choices is None}
+        drawn = {name for name, axis in axes if axis.grid is None and axis.choices is None}
+        return drawn | {whole for whole, _, part in (name.rpartition(".") for name in drawn) if part.isdigit()}
 
     @cached_property
     def digest(self) -> str:
