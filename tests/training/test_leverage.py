@@ -68,3 +68,11 @@ def test_of_a_large_network_by_its_spread(monkeypatch):
     assert spread.item() == pytest.approx(exact, rel=0.05)
     few = leverage.mean_leverage(net, prediction, x, temperature=temperature, num_data=1000)
     assert few.item() == pytest.approx(NUM_INPUTS / 1000)
+
+
+def test_a_prior_that_holds_nothing_is_no_singular_matrix():
+    """N(0, 1e9^2), with inputs that are all the same: one degree of freedom, four that data and prior leave alone."""
+    net = pt.bayesian(nn.Linear(NUM_INPUTS, 1, bias=False), prior=pt.Gaussian(1e9), rho=-5.0, seed=0)
+    net.likelihood = pt.GaussianNoise(NOISE)
+    x = rows()[:, :1].expand(-1, NUM_INPUTS).contiguous()
+    assert found(net.double(), x).item() == pytest.approx(1 / NUM_DATA, rel=1e-6)

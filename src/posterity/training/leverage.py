@@ -22,6 +22,7 @@ from posterity.bayesian import BayesianModule
 from posterity.likelihoods import GaussianNoise, RealPrediction
 
 MOST_WEIGHTS = 1500  # whose matrix is inverted: some 50 ms
+ROUNDING = 1e-10  # of the mean curvature, that directions without any are given
 ROWS = 50  # whose gradients are taken from one pass
 
 
@@ -41,6 +42,7 @@ def _by_gradients(net: BayesianModule, x: Tensor, noise: Tensor, *, temperature:
     flat = jacobian.flatten(0, 1)
     precision = torch.matmul(flat.T, flat) * (num_data / len(x))
     precision.diagonal().add_(temperature / net.prior.sd.double().square())
+    precision.diagonal().add_(ROUNDING * precision.diagonal().mean())  # a wide prior holds nothing
     half: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(precision), flat.T, upper=False)  # (N, n k)
     return half.square().sum(0).view(len(x), -1).mean(0)
 
