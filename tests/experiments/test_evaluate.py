@@ -112,3 +112,16 @@ def test_the_given_test_data_are_raw(runs):
     scaled = trained.standardisation.inputs(test.x)
     inside = trained.net.predict(scaled, 4, seed=0).mean * trained.standardisation.y_sd + trained.standardisation.y_mean
     torch.testing.assert_close(trained.predict(test.x, 4, seed=0).mean, inside)
+
+
+def test_fewer_test_rows_are_the_same_for_every_seed_and_of_other_data_as_many(tmp_path):
+    found = []
+    for seed in (0, 1):
+        run = Run(**TINY, test_rows=50, seed=seed)
+        found.append(execute(run, tmp_path / str(seed), samples=2, ood=["noise"]).predictions["last"])
+    targets = [each["test"]["targets"] for each in found]
+    assert len(targets[0]) == 50
+    assert (targets[0] == targets[1]).all()
+    assert len(found[0]["noise"]["mean"]) == 50
+    everything = Run(**TINY, test_rows=10_000)
+    assert len(execute(everything, tmp_path / "all", samples=2).predictions["last"]["test"]["targets"]) == 360

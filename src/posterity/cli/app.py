@@ -24,6 +24,7 @@ from posterity.cli.landscape import landscape_command
 from posterity.cli.output import note
 from posterity.cli.penalty import penalty_command
 from posterity.cli.predict import predict_command
+from posterity.cli.reproduce import reproduce_command
 from posterity.cli.sweep import sweep_app
 from posterity.core.errors import PosterityError
 
@@ -44,6 +45,7 @@ app.command("penalty")(penalty_command)
 app.command("gradient-variance")(gradient_variance.COMMAND)
 app.command("compare")(compare_command)
 app.command("landscape")(landscape_command)
+app.command("reproduce")(reproduce_command)
 app.command("demo")(demo)
 app.add_typer(config_app, name="config")
 app.add_typer(data_app, name="data")

@@ -67,8 +67,13 @@ def _build_data(run: Run) -> RunData:
 def load_test(run: Run) -> Dataset:
     """The run's test data, raw."""
     source = _source(run)
-    key = ("test", *source.values(), run.seed if data.is_seeded(run.dataset) else None)
-    return kept(key, lambda: data.load_test(source.pop("dataset"), seed=run.seed, **source))
+    key = ("test", *source.values(), run.test_rows, run.seed if data.is_seeded(run.dataset) else None)
+    return kept(key, lambda: at_most(data.load_test(source.pop("dataset"), seed=run.seed, **source), run.test_rows))
+
+
+def at_most(test: Dataset, rows: int | None) -> Dataset:
+    """So many of the rows, always the same; all where there are no more."""
+    return test if rows is None or rows >= len(test) else test.sample(rows, generator(0, "test rows"))
 
 
 def build_module(run: Run, input_shape: Sequence[int], num_outputs: int) -> nn.Module:

@@ -17,7 +17,7 @@ from posterity import data, metrics
 from posterity.core.errors import DataError, UsageError, unknown_name
 from posterity.core.randomness import generator
 from posterity.data import Dataset
-from posterity.experiments.build import load_test
+from posterity.experiments.build import at_most, load_test
 from posterity.experiments.trained import Trained
 from posterity.likelihoods import Prediction
 from posterity.prediction import DEFAULT_SAMPLES
@@ -71,7 +71,7 @@ def _shifted_inputs(trained: Trained, name: str, test: Dataset, seed: int) -> Te
         return noise * scale.x_sd + scale.x_mean
     if name not in data.names():
         raise unknown_name("data set", name, [*data.names(), NOISE])
-    other = data.load_test(name)
+    other = at_most(data.load_test(name), trained.run.test_rows)
     if other.input_shape != trained.input_shape:
         raise DataError(f"{name} has inputs {other.input_shape}, the network takes {trained.input_shape}")
     return other.x

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from posterity.experiments.record import Record
-from posterity.storage import EpochRecord
+from posterity.storage import EpochRecord, read_json
 
 FINISHED, FAILED, DIVERGED, PRUNED, RUNNING, WAITING = "finished", "failed", "diverged", "pruned", "running", "waiting"
 BAD = (FAILED, DIVERGED)
 PLAIN = ("key", "state", "error", "folder")
+RESULT = "result.json"  # of a function, in its item's folder
 PARTS = ("config", "metrics", "row")
 
 
@@ -27,6 +28,7 @@ class Row:
     state: str = FINISHED
     error: str = ""
     folder: Path | None = None
+    records: Sequence[EpochRecord] | None = None  # of a row that was stored elsewhere with its history
 
     @property
     def seed(self) -> int:
@@ -36,8 +38,14 @@ class Row:
     @cached_property
     def history(self) -> list[EpochRecord]:
         """A record an epoch; none where nothing is stored."""
-        there = self.folder is not None and (self.folder / "config.toml").exists()
-        return Record.read(self.folder).history if there and self.folder else []
+        if self.records is not None:
+            return list(self.records)
+        if self.folder is None:
+            return []
+        if (self.folder / "config.toml").exists():
+            return Record.read(self.folder).history
+        found: list[EpochRecord] = read_json(self.folder / RESULT).get("history", [])
+        return found
 
     @classmethod
     def of(cls, record: Record) -> Row:

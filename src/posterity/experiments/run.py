@@ -61,6 +61,9 @@ class Run(Settings):
         None, DATA, "what a file's targets are, where they do not show it: classification, binary or regression"
     )
     train_rows: int | None = setting(None, DATA, "rows to train on, drawn from all by the seed; all by default", ge=2)
+    test_rows: int | None = setting(
+        None, DATA, "rows to evaluate on, the same for every seed, and of other data as many; all by default", ge=2
+    )
     val_fraction: float = setting(0.0, STOPPING, "share of the training data held out", ge=0, lt=1)
 
     model: Annotated[str | None, one_of("model", MODELS)] = setting(

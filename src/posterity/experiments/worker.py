@@ -16,17 +16,16 @@ from pathlib import Path
 from posterity.core.errors import InUseError, NonFiniteError, PosterityError
 from posterity.experiments.database import patiently
 from posterity.experiments.execute import execute
-from posterity.experiments.functions import FUNCTIONS
+from posterity.experiments.functions import FUNCTIONS, HISTORY
 from posterity.experiments.kept_data import keep_data
 from posterity.experiments.lease import Lease, Leases, Outcome
-from posterity.experiments.row import DIVERGED, FAILED, FINISHED, PRUNED, metrics_of
+from posterity.experiments.row import DIVERGED, FAILED, FINISHED, PRUNED, RESULT, metrics_of
 from posterity.experiments.study import Item, Study
 from posterity.storage import EpochRecord, merge_json, read_json
 from posterity.training import CHECKPOINT_SECONDS, Callback, Training
 from posterity.training.signals import Interrupted, SignalWatch
 
 POLL_SECONDS = 0.2  # between looks for what others may have left
-RESULT = "result.json"
 EACH_EPOCH = re.compile(r"val_\w+|loss|kl")  # metrics of a run that was given up on
 
 
@@ -130,8 +129,8 @@ def _call(item: Item, folder: Path) -> dict[str, float]:
         parameters = {name: value for name, value in item.config.items() if name != "function"}
         found = FUNCTIONS[item.function](**parameters)
         folder.mkdir(parents=True, exist_ok=True)
-        merge_json(path, found)
-    return {name: float(value) for name, value in read_json(path).items()}
+        merge_json(path, dict(found))
+    return {name: float(value) for name, value in read_json(path).items() if name != HISTORY}
 
 
 def _chosen(study: Study, metrics: dict[str, float]) -> dict[str, float]:

@@ -1,0 +1,74 @@
+"""Pieces of the claims' figures and tables: curves with bands, numbers over a setting, means with their errors."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from posterity.claims.claim import Table
+from posterity.experiments.results import Results
+from posterity.report.compare_figure import STYLES, said
+from posterity.report.figures import COLOURS, figure_legend
+
+Groups = Mapping[str, Results]
+PERCENT = ("accuracy", "success")
+
+
+def looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """A line style and a colour for each name, the same in all panels."""
+    return dict(zip(names, itertools.product(STYLES, COLOURS), strict=False))
+
+
+def draw_curves(axes: Axes, groups: Groups, number: str, *, label: str | None = None, over: str = "epoch") -> None:
+    """The mean of an epoch's `number` over each group's runs, with a band of one sd to either side."""
+    for (name, rows), (style, colour) in zip(groups.items(), looks(list(groups)).values(), strict=True):
+        epochs, values = rows.histories(number)
+        counts = np.maximum((~np.isnan(values)).sum(0), 1)
+        mean = np.where(np.isnan(values).all(0), np.nan, np.nansum(values, 0) / counts)
+        sd = np.sqrt(np.nansum((values - mean) ** 2, 0) / np.maximum(counts - 1, 1))
+        axes.fill_between(epochs, mean - sd, mean + sd, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(epochs, mean, color=colour, linestyle=style, linewidth=1.8, label=name)
+    axes.set(xlabel=over, ylabel=said(number) if label is None else label)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
+
+
+def draw_over(axes: Axes, groups: Groups, setting: str, metric: str, *, label: str | None = None) -> None:
+    """The mean of a metric over a numerical setting, a line a group, with bars of one sd."""
+    for (name, rows), (style, colour) in zip(groups.items(), looks(list(groups)).values(), strict=True):
+        places = sorted(rows.group_by(setting).items())
+        x = [float(place) for place, _ in places]
+        mean = [each.mean(metric) for _, each in places]
+        sd = np.nan_to_num([each.sd(metric) for _, each in places])
+        marks: dict[str, Any] = {"marker": "o", "markersize": 4, "capsize": 2, "linewidth": 1.8, "elinewidth": 1}
+        axes.errorbar(x, mean, yerr=sd, color=colour, linestyle=style, label=name, **marks)
+    axes.set(xlabel=said(setting.rpartition(".")[2]), ylabel=said(metric) if label is None else label)
+
+
+def legend(figure: Figure, *, columns: int = 4) -> None:
+    """One legend above all axes, each name once."""
+    handles = {h.get_label(): h for axes in figure.axes for h in axes.get_legend_handles_labels()[0]}
+    figure_legend(figure, list(handles.values()), columns=columns)
+
+
+def groups_table(groups: Groups, metrics: Sequence[str], *, head: str = "") -> Table:
+    """A row a group: how many runs, and each metric's mean ± standard error over them."""
+    heads = [head, "runs", *(said(metric) for metric in metrics)]
+    return Table(heads, [[name, str(len(rows)), *(mean_error(rows, m) for m in metrics)]
+                         for name, rows in groups.items()])  # fmt: skip
+
+
+def mean_error(rows: Results, metric: str) -> str:
+    """Mean ± standard error; accuracies in percent; a dash where no run has the metric."""
+    mean, error = rows.mean(metric), rows.standard_error(metric)
+    if math.isnan(mean):
+        return "-"
+    percent = metric.rpartition(".")[2].endswith(PERCENT)
+    numbers = [mean] if math.isnan(error) else [mean, error]
+    return " ± ".join(f"{100 * v:.2f}" if percent else f"{v:.4g}" for v in numbers) + (" %" if percent else "")
