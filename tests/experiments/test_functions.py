@@ -7,7 +7,9 @@ import math
 import pytest
 
 from posterity.core.errors import UsageError
-from posterity.experiments.functions import exact_elbo, penalty_prior, quadratic_descent
+from posterity.experiments.functions.exact_elbo import exact_elbo
+from posterity.experiments.functions.penalty_prior import penalty_prior
+from posterity.experiments.functions.quadratic_descent import quadratic_descent
 from posterity.optim.regions import robust_rates
 
 

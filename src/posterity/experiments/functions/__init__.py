@@ -1,4 +1,4 @@
-"""Items of a study that are no runs: functions by name, of numbers and words, that return numbers.
+"""Items of a study that are no runs: functions by name, of numbers and words, that return numbers. One file each.
 
 A function has keyword arguments alone, a `seed` among them, and depends on nothing else. It may return a `history`,
 too: a list of records with a number `epoch` each (a step, a width, whatever the curve is over), as a run has one.
@@ -6,21 +6,25 @@ too: a list of records with a number `epoch` each (a step, a width, whatever the
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any
 
 from posterity.core.errors import UsageError, unknown_name
 from posterity.core.options import check_options, options_of
-from posterity.experiments.functions.exact_elbo import exact_elbo
-from posterity.experiments.functions.penalty_prior import penalty_prior
-from posterity.experiments.functions.quadratic_descent import quadratic_descent
 
 HISTORY = "history"
 
-FUNCTIONS: Mapping[str, Callable[..., Mapping[str, Any]]] = {
-    function.__name__: function for function in (quadratic_descent, penalty_prior, exact_elbo)
-}
+
+def _find() -> dict[str, Callable[..., Mapping[str, Any]]]:
+    """A module a function, both of the same name."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return {name: getattr(importlib.import_module(f"{__name__}.{name}"), name) for name in names}
+
+
+FUNCTIONS = _find()
 
 
 def check_function(name: str, parameters: Mapping[str, Any]) -> None:
