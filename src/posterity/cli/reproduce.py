@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from posterity.cli.output import note, print_json, print_table
-from posterity.core.errors import UsageError
+from posterity.core.errors import UsageError, unknown_name
 from posterity.experiments.sweep_display import in_words
 
 if TYPE_CHECKING:
@@ -33,8 +33,10 @@ def reproduce_command(
 
     Example: posterity reproduce T6 --scale smoke
     """
-    from posterity.claims import claims, find
+    from posterity.claims import SCALES, claims, find
 
+    if scale not in SCALES:
+        raise unknown_name("scale", scale, SCALES)
     words = [word for word in what if word in (LIST, ALL, GALLERY)]
     if words and len(what) > 1:
         raise UsageError(f"'{words[0]}' stands alone: posterity reproduce {words[0]}")
@@ -47,7 +49,7 @@ def reproduce_command(
         print_json({"gallery": str(to), "claims": pages}) if json else note(f"gallery of {len(pages)} claims in {to}")
     else:
         chosen = list(claims().values()) if words else find(what)
-        found = _reproduce(chosen, scale, out, workers, quiet)
+        found = _reproduce(chosen, scale, out, workers, quiet, show=not json)
         if json:
             from posterity.claims.reproduce import as_json
 
@@ -61,7 +63,9 @@ def _list(known: list[Claim], json: bool) -> None:
         print_table("claims", ["", "source", "claim"], [[c.id, c.source, c.title] for c in known])
 
 
-def _reproduce(chosen: list[Claim], scale: str, out: Path, workers: int, quiet: bool) -> list[Reproduction]:
+def _reproduce(
+    chosen: list[Claim], scale: str, out: Path, workers: int, quiet: bool, *, show: bool
+) -> list[Reproduction]:
     from posterity.claims import reproduce
 
     found, began = [], time.monotonic()
@@ -70,8 +74,9 @@ def _reproduce(chosen: list[Claim], scale: str, out: Path, workers: int, quiet: 
         before = "" if left is None else f", about {in_words(left)} left"
         note(f"{each.id} ({number + 1} of {len(chosen)}{before}): {each.title}")
         found.append(reproduce(each, scale, out=out, workers=workers, progress=not quiet))
-        _show(found[-1])
-    if len(found) > 1:
+        if show:
+            _show(found[-1])
+    if show and len(found) > 1:
         print_table("verdicts", ["", "claim", "verdict"], [[f.claim.id, f.claim.title, f.verdict.word] for f in found])
     return found
 
@@ -82,5 +87,8 @@ def _show(found: Reproduction) -> None:
     print_table(f"{found.claim.id}: {found.claim.title}", table.heads, table.rows)
     checks = [[c.words, str(c.effect), c.wanted, c.outcome] for c in found.verdict.checks]
     print_table("what was asked", ["", "found, 95 % interval", "wanted", ""], checks)
-    print(f"{found.claim.id} at scale {found.evidence.scale}: {found.verdict.word}")
+    doubt = (
+        " (a trial of the machinery on tiny data: its verdict means nothing)" if found.evidence.scale == "smoke" else ""
+    )
+    print(f"{found.claim.id} at scale {found.evidence.scale}: {found.verdict.word}{doubt}")
     note(f"figure and evidence in {found.folder}")
