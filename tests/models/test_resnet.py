@@ -72,6 +72,27 @@ def test_shortcut_a_by_hand():
     assert out.tolist() == [expected]
 
 
+def test_shortcut_b_is_a_convolution_with_a_stride():
+    torch.manual_seed(0)
+    shortcut, x = projection(3, 5, 2), torch.randn(4, 3, 7, 8)
+    _, linear, norm = shortcut
+    torch.testing.assert_close(shortcut(x), norm(nn.functional.conv2d(x, linear.weight, stride=2)))
+
+
+@pytest.mark.parametrize("width", [1, 4, 7])
+def test_narrow_shortcuts_have_right_gradients_in_channels_last(width):
+    # A convolution with a stride would end the process here (see projection).
+    torch.manual_seed(0)
+    shortcut = projection(width, 2 * width, 2)
+    x = torch.randn(16, width, 32, 32)
+    by_format = []
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        shortcut.to(memory_format=memory_format).zero_grad()
+        shortcut(x.contiguous(memory_format=memory_format)).pow(3).mean().backward()
+        by_format.append(shortcut[1].weight.grad.clone())
+    torch.testing.assert_close(*by_format, atol=1e-5, rtol=1e-3)
+
+
 @pytest.mark.parametrize("shortcut", [PaddedIdentity, projection])
 def test_a_block_whose_body_is_zero_is_its_shortcut(shortcut):
     x = torch.randn(2, 3, 4, 4)

@@ -48,7 +48,10 @@ class PaddedIdentity(nn.Module):
 
 def projection(n_in: int, n_out: int, stride: int) -> nn.Sequential:
     """Shortcut B: a linear map of the channels at every `stride`-th pixel."""
-    return nn.Sequential(nn.Conv2d(n_in, n_out, 1, stride, bias=False), nn.BatchNorm2d(n_out))
+    # The pixels are taken before the convolution, not by its stride: with fewer than 8 or 16 channels the gradient of a
+    # 1 x 1 convolution with a stride writes outside its memory on a CPU, channels-last (oneDNN, issue 6035).
+    pixels = PaddedIdentity(n_in, n_in, stride)
+    return nn.Sequential(pixels, nn.Conv2d(n_in, n_out, 1, bias=False), nn.BatchNorm2d(n_out))
 
 
 Shortcut = Callable[[int, int, int], nn.Module]
