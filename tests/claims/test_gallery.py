@@ -1,0 +1,116 @@
+"""The committed gallery: its evidence is of today's protocols and rules, its pages are what they make, its runs repeat.
+
+A run is repeated from its stored settings for its first epoch, a function's item whole: what comes later follows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from posterity import data
+from posterity.claims import claims
+from posterity.claims.evidence import Evidence
+from posterity.claims.gallery import Page, as_markdown, index
+from posterity.core.errors import FetchError, UsageError
+from posterity.experiments import execute
+from posterity.experiments.functions import FUNCTIONS
+from posterity.experiments.row import FINISHED, flat
+from posterity.training import Callback
+
+GALLERY = Path(__file__).parents[2] / "docs" / "gallery"
+CLAIMS = claims()
+STORED = {number: claim for number, claim in CLAIMS.items() if (GALLERY / f"{number}.json").exists()}
+each = pytest.mark.parametrize("claim", STORED.values(), ids=STORED)
+
+
+class Enough(Exception):
+    """The first epoch is over."""
+
+
+class FirstEpoch(Callback):
+    """Keeps the first epoch's record, and ends the training there."""
+
+    kept = False
+
+    def on_epoch(self, training, record):
+        self.record = record
+        raise Enough
+
+
+def page_of(claim):
+    path = GALLERY / f"{claim.id}.json"
+    evidence = Evidence.read(path) if path.exists() else None
+    scale = "cpu" if evidence is None else evidence.scale
+    return Page(claim, scale, evidence, None if evidence is None else claim.verdict(evidence))
+
+
+@each
+def test_evidence_is_of_todays_protocol_and_rule(claim):
+    evidence = Evidence.read(GALLERY / f"{claim.id}.json")
+    planned = claim.planned(evidence.scale)
+    assert evidence.scale == "cpu"
+    assert evidence.about["studies"] == {name: study.digest for name, study in planned.items()}
+    assert evidence.about["rule"] == claim.rule_digest(), "a rule is not changed after the results are known"
+    for name, study in planned.items():
+        assert [row.key for row in evidence[name]] == list(study.items)
+
+
+@each
+def test_the_file_is_small(claim):
+    assert (GALLERY / f"{claim.id}.json").stat().st_size < 500_000
+    assert (GALLERY / f"{claim.id}.png").stat().st_size < 800_000
+
+
+def test_pages_are_what_the_evidence_makes():
+    pages = [page_of(claim) for claim in CLAIMS.values()]
+    for page in pages:
+        assert (GALLERY / f"{page.claim.id}.md").read_text(encoding="utf-8") == as_markdown(page)
+    assert (GALLERY / "README.md").read_text(encoding="utf-8") == index(pages)
+    html = (GALLERY / "gallery.html").read_text(encoding="utf-8")
+    for page in pages:
+        assert f'<section id="{page.claim.id}">' in html
+
+
+@each
+def test_an_item_repeats(claim, tmp_path):
+    evidence = Evidence.read(GALLERY / f"{claim.id}.json")
+    for name, study in claim.planned(evidence.scale).items():
+        rows = [row for row in evidence[name] if row.state == FINISHED]
+        row = min(rows, key=lambda row: row.metrics.get("train_seconds", 0.0) / max(1, len(row.history)))
+        item = study.items[row.key]
+        if item.run is None:
+            parameters = {key: value for key, value in item.config.items() if key != "function"}
+            found = FUNCTIONS[item.function](**parameters)
+            assert {key: found[key] for key in row.metrics} == pytest.approx(dict(row.metrics), rel=1e-4, abs=1e-6)
+            continue
+        assert {k: row.config[k] for k in item.config} == flat(item.run.as_dict())
+        fetch(item.run.dataset)
+        again, before = first_epoch(item.run, tmp_path / name), row.history[0]
+        assert before.keys() > {"epoch"}
+        for key, value in before.items():
+            tolerance = {"abs": 0.01} if key.endswith("accuracy") else {"rel": 2e-3}
+            assert again[key] == pytest.approx(value, **tolerance), key
+
+
+def first_epoch(run, folder):
+    callback, threads = FirstEpoch(), torch.get_num_threads()
+    torch.set_num_threads(1)  # as the workers of a sweep on two cores
+    try:
+        execute(run, folder, callbacks=[callback])
+    except Enough:
+        return callback.record
+    finally:
+        torch.set_num_threads(threads)
+    raise AssertionError("the run had no epoch")
+
+
+def fetch(name):
+    try:
+        data.fetch(name, progress=False)
+    except UsageError:  # it comes with the library
+        pass
+    except FetchError as error:
+        pytest.skip(f"out of reach: {error}")
