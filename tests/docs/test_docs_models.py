@@ -7,12 +7,12 @@ from pages import NAMES
 
 from posterity.models import MODELS, build_model, model_options
 
-ROW = re.compile(
-    r"^\| (?P<names>`[^|]+`) \| (?P<inputs>[^|]+) \| (?P<sizes>[^|]*) \| (?P<options>[^|]*) \|$", re.MULTILINE
-)
 PAGE = NAMES["docs/networks.md"].read_text(encoding="utf-8")
 TABLE = PAGE[PAGE.index("## Models by name") : PAGE.index("## A trained network")]
-ROWS = {name: row for row in ROW.finditer(TABLE) for name in re.findall(r"`([^`]+)`", row["names"])}
+COLUMNS = ("names", "inputs", "sizes", "options")
+LINES = [line.strip("|").split("|") for line in TABLE.splitlines() if line.startswith("| `")]
+CELLS = [dict(zip(COLUMNS, line, strict=True)) for line in LINES]
+ROWS = {name: cells for cells in CELLS for name in re.findall(r"`([^`]+)`", cells["names"])}
 SHAPES = {"lenet5": (1, 28, 28)}
 
 
