@@ -10,6 +10,7 @@ as they stand. Commands of `posterity` run with these substitutions, which make 
     --steps 12 of range-test, --draws 4 of gradient-variance
     --splits 2 --epochs 1 of uci    its help where the data are not there
     sweep of a study                at its scale smoke, in this process
+    reproduce                       as it stands at scale smoke; else the list (tests/contracts runs all claims)
     files that a reader has         images.npz, mine.csv, mine.npz are there
 
 `torchrun` starts real processes. `make` must name targets of the Makefile; a script of benchmarks must know the options
@@ -29,6 +30,7 @@ import tomli_w
 from pages import NAMES, ROOT, pieces
 
 from posterity import data
+from posterity.claims import claims
 from posterity.data.uci import uci_file
 from posterity.experiments import Record, Run
 from posterity.experiments.study import Study
@@ -91,6 +93,9 @@ def _posterity(piece, cli, monkeypatch):
 
 def _small(words):
     """The command as it is run here; one without options is a mention, and is asked for its help."""
+    if words[0] == "reproduce":
+        assert {word for word in words[1:2] if word not in ("list", "all", "gallery")} <= claims().keys(), words
+        return [*words, "--workers", "1", "--quiet"] if "smoke" in words else ["reproduce", "list"]
     if len(words) == 1 or any(word.isupper() for word in words):
         return [words[0], "--help"]
     if words[0] == "uci" and uci_file("uci-concrete") is None:

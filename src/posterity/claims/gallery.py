@@ -135,7 +135,7 @@ def as_markdown(page: Page) -> str:
         lines += ["## What was asked", "", *_markdown_table(page.checks), ""]
     lines += ["## The rule", "", claim.rule, ""]
     lines += ["## What differs from the source", "", page.departs, ""]
-    lines += ["## How to repeat it", "", "```bash", page.command, "```", ""]
+    lines += ["## How to repeat it", "", "```", page.command, "```", ""]
     if page.evidence is not None:
         lines += [f"{page.how} Every number is in [{claim.id}.json]({claim.id}.json).", ""]
     return "\n".join(lines)
