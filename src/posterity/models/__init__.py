@@ -10,10 +10,13 @@ from torch import nn
 from posterity.core.errors import unknown_name
 from posterity.core.options import Option, check_options, options_of
 from posterity.models.cnn import cnn
+from posterity.models.densenet import densenet121
 from posterity.models.lenet import lenet5
 from posterity.models.mean_field_net import MeanFieldNet, mean_field
 from posterity.models.mlp import mlp
 from posterity.models.perceptron import perceptron
+from posterity.models.resnet import resnet20, resnet34
+from posterity.models.vgg import vgg11, vgg19
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
@@ -21,6 +24,11 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "perceptron": perceptron,
     "cnn": cnn,
     "mean-field": mean_field,
+    "vgg11": vgg11,
+    "vgg19": vgg19,
+    "resnet20": resnet20,
+    "resnet34": resnet34,
+    "densenet121": densenet121,
 }
 IMAGES, TABLES = "lenet5", "mlp"  # what is taken where none is named
 TABLE_HIDDEN = (50,)  # of that mlp
@@ -63,9 +71,14 @@ __all__ = [
     "check_model_options",
     "cnn",
     "default_model",
+    "densenet121",
     "lenet5",
     "mean_field",
     "mlp",
     "model_options",
     "perceptron",
+    "resnet20",
+    "resnet34",
+    "vgg11",
+    "vgg19",
 ]

@@ -10,17 +10,12 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from posterity.core.errors import UsageError
+from posterity.models.images import square_side
 
 
 def lenet5(input_shape: Sequence[int], num_outputs: int) -> nn.Sequential:
     """Two convolutions and three linear maps; `input_shape` is (channels, 32 | 28 | 8, the same)."""
-    if len(input_shape) != 3 or input_shape[1] != input_shape[2] or input_shape[1] not in (32, 28, 8):
-        raise UsageError(
-            f"lenet5 takes square images of 32, 28 or 8 pixels, not inputs of shape {tuple(input_shape)}; "
-            "try model 'mlp' or 'cnn'"
-        )
-    channels, side = input_shape[0], input_shape[1]
+    channels, side = input_shape[0], square_side("lenet5", input_shape)
     first = nn.Conv2d(channels, 6, 5, padding=0 if side == 32 else 2)
     second = nn.Conv2d(6, 16, 3, padding=1) if side == 8 else nn.Conv2d(6, 16, 5)
     return nn.Sequential(
