@@ -47,3 +47,9 @@ def test_the_gap_falls_with_the_width_and_is_free_of_the_temperature():
     assert hot["gap"] == pytest.approx(wide[0]["gap"])
     assert hot["elbo"] - wide[0]["elbo"] == pytest.approx(-2 * wide[0]["kl"])
     assert exact_elbo(width=5, seed=1) == exact_elbo(width=5, seed=1) != exact_elbo(width=5, seed=2)
+
+
+def test_the_gap_of_classes_is_sampled_and_falls_with_the_width():
+    wide = [exact_elbo(width=width, num_data=20, classes=3) for width in (10, 1000)]
+    assert 20 < wide[0]["gap"] / wide[1]["gap"] < 500
+    assert wide[0]["limit"] - wide[0]["elbo"] == pytest.approx(wide[0]["gap"])
