@@ -60,8 +60,8 @@ class AndPerceptron(Claim):
     )
     departs = {
         "cpu": "2,000 steps and six seeds; the source does not say how many steps it took, and shows one run. "
-        "Kaiming's sd for a ReLU is sqrt(2 / n), not sqrt(1 / n). A probability is cut to [0.001, 0.999], or one sample "
-        "with an output of 0 would make the loss infinite.",
+        "Kaiming's sd for a ReLU is sqrt(2 / n), not sqrt(1 / n). A probability is cut to [0.001, 0.999], or one "
+        "sample with an output of 0 would make the loss infinite.",
         "paper": "5,000 steps and twenty seeds. Kaiming's sd is corrected and probabilities are cut, as at the smaller "
         "scale.",
     }
