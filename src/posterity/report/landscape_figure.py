@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,28 +27,52 @@ Floats = NDArray[np.float64]
 
 
 def landscape_figure(
-    landscapes: Mapping[str, Landscape], *, curvatures: Sequence[float] = (), line: bool = False
+    landscapes: Mapping[str, Landscape],
+    *,
+    curvatures: Sequence[float] | Mapping[str, Sequence[float]] = (),
+    line: bool = False,
+    share: bool = True,
+    columns: int | None = None,
 ) -> Figure:
-    """A panel for each, all with the same colours; `curvatures` and `line` draw the regions of rate and momentum."""
-    columns = len(landscapes)
-    first = next(iter(landscapes.values()))
-    figure = Figure(figsize=(0.9 + 5.4 * columns, 4.7), layout=ConstrainedLayoutEngine(w_pad=0.08))
-    grid = figure.subplots(1, columns, squeeze=False, sharex=True, sharey=True)[0]
-    limits = (min(each.limits[0] for each in landscapes.values()), max(each.limits[1] for each in landscapes.values()))
-    for axes, (name, each) in zip(grid, landscapes.items(), strict=True):
-        surface = _draw(axes, each, limits)
-        if curvatures or line:
-            _draw_regions(axes, each, curvatures, line)
+    """A panel for each, in rows of so many `columns`, by default in one.
+
+    All `share` axes and colours, or else each has its own: for other data, other metrics. `curvatures` (of all, or by
+    panel) and `line` draw the regions of rate and momentum.
+    """
+    across = min(columns or len(landscapes), len(landscapes))
+    down = math.ceil(len(landscapes) / across)
+    figure = Figure(figsize=(0.9 + 5.4 * across, 0.4 + 4.3 * down), layout=ConstrainedLayoutEngine(w_pad=0.08))
+    grid = figure.subplots(down, across, squeeze=False, sharex=share, sharey=share).flatten().tolist()
+    for spare in grid[len(landscapes) :]:
+        spare.remove()
+    for place, (axes, (name, each)) in enumerate(zip(grid, landscapes.items(), strict=False)):
+        surface = _draw(axes, each, _common_limits(landscapes.values()) if share else each.limits)
+        own = curvatures.get(name, ()) if isinstance(curvatures, Mapping) else curvatures
+        if own or line:
+            _draw_regions(axes, each, own, line)
         axes.set_xlabel(said(each.x_axis.short))
+        if not (share and place % across):
+            axes.set_ylabel(said(each.y_axis.short))
         axes.set_title(f"{name}: {_best(each)}" if name else _best(each), fontsize=9, color=INK, loc="left")
-    grid[0].set_ylabel(said(first.y_axis.short))
-    bar = figure.colorbar(surface, ax=list(grid), pad=0.02, aspect=30)
+        if not share:
+            _colour_bar(figure, surface, [axes], each)
+    if share:
+        _colour_bar(figure, surface, grid[: len(landscapes)], next(iter(landscapes.values())))
+    handles = {h.get_label(): h for axes in grid for h in axes.get_legend_handles_labels()[0]}
+    figure_legend(figure, list(handles.values()), columns=3 if across == 1 else 6)
+    return figure
+
+
+def _common_limits(landscapes: Iterable[Landscape]) -> tuple[float, float]:
+    lows, highs = zip(*(each.limits for each in landscapes), strict=True)
+    return min(lows), max(highs)
+
+
+def _colour_bar(figure: Figure, surface: Any, of: list[Axes], landscape: Landscape) -> None:
+    bar = figure.colorbar(surface, ax=of, pad=0.02, aspect=30)
     bar.outline.set_visible(False)
     bar.ax.tick_params(colors=INK, length=0, labelsize=9)
-    bar.set_label(f"{said(first.metric)} ({'lower' if first.lower_is_better else 'higher'} is better)")
-    handles = {h.get_label(): h for axes in grid for h in axes.get_legend_handles_labels()[0]}
-    figure_legend(figure, list(handles.values()), columns=3 if columns == 1 else 6)
-    return figure
+    bar.set_label(f"{said(landscape.metric)} ({'lower' if landscape.lower_is_better else 'higher'} is better)")
 
 
 def _best(landscape: Landscape) -> str:
