@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 from posterity.claims.claim import Table
 from posterity.experiments.results import Results
 from posterity.report.compare_figure import STYLES, said
-from posterity.report.figures import COLOURS, figure_legend
+from posterity.report.figures import COLOURS, calm, figure_legend
 
 Groups = Mapping[str, Results]
 PERCENT = ("accuracy", "success")
@@ -49,6 +50,16 @@ def draw_over(axes: Axes, groups: Groups, setting: str, metric: str, *, label: s
         marks: dict[str, Any] = {"marker": "o", "markersize": 4, "capsize": 2, "linewidth": 1.8, "elinewidth": 1}
         axes.errorbar(x, mean, yerr=sd, color=colour, linestyle=style, label=name, **marks)
     axes.set(xlabel=said(setting.rpartition(".")[2]), ylabel=said(metric) if label is None else label)
+
+
+def panels(rows: int, columns: int, *, width: float = 4.0, height: float = 2.9) -> tuple[Figure, list[list[Axes]]]:
+    """A figure of calm axes in rows, each of `width` by `height` inches."""
+    size = (width * columns, height * rows + 0.4)
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08))
+    grid = [list(line) for line in figure.subplots(rows, columns, squeeze=False)]
+    for axes in itertools.chain(*grid):
+        calm(axes)
+    return figure, grid
 
 
 def legend(figure: Figure, *, columns: int = 4) -> None:

@@ -50,16 +50,16 @@ class AlternatingGroups(Claim):
     }
     curves = {"runs": ("val_accuracy", "nll", "kl")}
     rule = (
-        "Of the alternating trainings, from their second turn on, a number a seed: the training nll's change in an epoch "
-        "of the means' turns is below 0, and below that of the standard deviations' turns; the KL's change in an epoch "
-        "of the standard deviations' turns is below 0, and below that of the means' turns. Accuracy on test data, "
-        f"alternating minus conventional, paired by seed, is within ±{SAME:.0%}."
+        "Of the alternating trainings, from their second turn on, a number a seed: the training nll's change in an "
+        "epoch of the means' turns is below 0, and below that of the standard deviations' turns; the KL's change in "
+        "an epoch of the standard deviations' turns is below 0, and below that of the means' turns. Accuracy on test "
+        f"data, alternating minus conventional, paired by seed, is within ±{SAME:.0%}."
     )
     departs = {
-        "cpu": "10,000 images instead of all, in batches of 20 (more steps for the time), 20 epochs, turns of 4 epochs; "
-        "the temperature keeps a datum's share of the KL as it was. With fewer steps rho starts at -6 instead of -10: "
-        "so the standard deviations reach the prior's size after a third of the conventional training, as in the "
-        "source. The source shows one run of each; here are five seeds.",
+        "cpu": "10,000 images instead of all, in batches of 20 (more steps for the time), 20 epochs, turns of 4 "
+        "epochs; the temperature keeps a datum's share of the KL as it was. With fewer steps rho starts at -6 "
+        "instead of -10: so the standard deviations reach the prior's size after a third of the conventional "
+        "training, as in the source. The source shows one run of each; here are five seeds.",
         "paper": "Turns of 5 epochs; five seeds instead of one; a tenth of the training data is held out for "
         "validation.",
     }

@@ -5,12 +5,11 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from posterity.claims.claim import Claim, Table, claim
-from posterity.claims.drawing import Groups, draw_curves, groups_table, legend
+from posterity.claims.drawing import Groups, draw_curves, groups_table, legend, panels
 from posterity.claims.evidence import Evidence
 from posterity.claims.thesis import BASE, SMOKE_RUN, fewer
 from posterity.claims.verdict import Check, differences
 from posterity.experiments.results import Results
-from posterity.report.figures import row
 
 CAPTION = 1e-3  # the means' rate in the caption of figure 5.10, and in the experiments around it
 TEXT = 1e-2  # that in the text
@@ -46,15 +45,15 @@ class RatioOfRates(Claim):
     }
     curves = {"runs": ("val_accuracy", "val_nll", "kl")}
     rule = (
-        "At the caption's rate of the means, 1e-3, paired by seed: accuracy on test data at r of at most 0.1 (the mean "
-        "over r = 0.01 and 0.1) minus that at r = 1 is above 0, and so is that minus r = 10. The text's rate, 0.01, "
-        "is shown and not judged."
+        "At the caption's rate of the means, 1e-3, paired by seed: accuracy on test data at r of at most 0.1 (the "
+        "mean over r = 0.01 and 0.1) minus that at r = 1 is above 0, and so is that minus r = 10. The text's rate, "
+        "0.01, is shown and not judged."
     )
     departs = {
         "cpu": "10,000 images instead of all, in batches of 20 (more steps for the time), 12 epochs at 1e-3 and 4 at "
         "0.01; the temperature keeps a datum's share of the KL as it was. With a fifth of the source's steps rho "
-        "starts at -8 instead of -10: so the standard deviations end where they did there, nearly 0 at r = 0.1, at the "
-        "prior's size at r = 1.",
+        "starts at -8 instead of -10: so the standard deviations end where they did there, nearly 0 at r = 0.1, at "
+        "the prior's size at r = 1.",
         "paper": "Ratios of our choice, at both rates; a tenth of the training data is held out for validation.",
     }
 
@@ -77,10 +76,9 @@ class RatioOfRates(Claim):
     def figure(self, evidence: Evidence) -> Figure:
         """The ratios' courses over each other, as the source's; a row of panels a rate."""
         rates = evidence.results.group_by("lr")
-        numbers = ("val_accuracy", "val_nll", "kl") if len(rates) == 1 else ("val_accuracy", "kl")
-        figure, axes = row(len(numbers) * len(rates), width=3.2, height=3.2)
-        for place, (lr, rows) in enumerate(rates.items()):
-            for panel, number in zip(axes[len(numbers) * place :], numbers, strict=False):
+        figure, grid = panels(len(rates), 3)
+        for line, (lr, rows) in zip(grid, rates.items(), strict=True):
+            for panel, number in zip(line, ("val_accuracy", "val_nll", "kl"), strict=True):
                 draw_curves(panel, _by_ratio(rows), number)
                 panel.set_title(f"lr of the means {lr:g}", fontsize=10)
         legend(figure)
