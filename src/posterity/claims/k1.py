@@ -47,7 +47,7 @@ class UntemperedWidth(Claim):
                     "cases": [
                         *by_width(STARTS, num_data=40),
                         *by_width(STARTS, num_data=200),
-                        *by_width(STARTS, num_data=40, fitted_at=TAU),
+                        *by_width(dict.fromkeys(STARTS, 1), num_data=40, fitted_at=TAU),
                     ],
                 },
                 "smoke": {

@@ -49,14 +49,16 @@ def at(results: Results, setting: str, value: Any, metric: str) -> Effect:
     return Effect.of(results.where(**{setting: value}).column(metric))
 
 
-def draw_widths(axes: Axes, groups: Groups, metric: str, label: str, *, over: str = "width", log: bool = True) -> None:
-    """A metric over the width, which is logarithmic; with `log` the metric is, too."""
-    draw_over(axes, groups, over, metric, label=label)
-    widths = sorted({int(width) for rows in groups.values() for width in rows.column(over)})
+def draw_widths(
+    axes: Axes, groups: Groups, metric: str, label: str, *, over: tuple[str, str] = ("width", NEURONS), log: bool = True
+) -> None:
+    """A metric over the width, or another number, which is logarithmic; with `log` the metric is, too."""
+    draw_over(axes, groups, over[0], metric, label=label)
+    places = sorted({int(place) for rows in groups.values() for place in rows.column(over[0])})
     axes.set_xscale("log")
-    axes.set_xticks(widths, [str(width) for width in widths])
+    axes.set_xticks(places, [str(place) for place in places])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel(NEURONS)
+    axes.set_xlabel(over[1])
     if log:
         axes.set_yscale("log")
         axes.tick_params(which="minor", length=0, labelsize=8, labelcolor=INK)
