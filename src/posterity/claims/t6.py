@@ -50,10 +50,11 @@ class KLReweighting(Claim):
         "at lam = 0 minus that at 1/2 and at 2 is above -1 %."
     )
     departs = {
-        "cpu": "5,000 images of each data set instead of all, in batches of 20 (more steps for the time), 16 epochs; the "
-        "temperature keeps a datum's share of the KL as it was. With a seventh of the source's steps rho starts at -6 "
-        "instead of -10: so the standard deviations reach the prior's size, as in the source. (In a first trial from -10 "
-        "they did not move, and no lam made a difference.) The source shows one run of each; here are five seeds.",
+        "cpu": "5,000 images of each data set instead of all, in batches of 20 (more steps for the time), 16 epochs; "
+        "the temperature keeps a datum's share of the KL as it was. With a seventh of the source's steps rho starts at "
+        "-6 instead of -10: so the standard deviations reach the prior's size, as in the source. (In a first trial "
+        "from -10 they did not move, and no lam made a difference.) The source shows one run of each; here are five "
+        "seeds.",
         "paper": "Five seeds instead of one; a tenth of the training data is held out for validation.",
     }
 
