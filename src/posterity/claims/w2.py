@@ -28,8 +28,8 @@ class FactorsFromInitialisation(Claim):
     The prior exp(-lambda r) is to have the variance 1/n that Glorot's rule gives the weights of a layer with n inputs.
     The source carries it out for the squared L2 norm; for the L1 norm and for groups of d weights the integrals have
     closed forms, too. They are held against adaptive quadrature, for every layer of LeNet-5, and against the variance
-    of weights that are drawn from the prior. Beside it the variance 2/n of the Edge of Chaos, which the source names as a
-    possible improvement.
+    of weights that are drawn from the prior. Beside it the variance 2/n of the Edge of Chaos, which the source
+    names as a possible improvement.
     """
 
     studies = {
@@ -51,8 +51,8 @@ class FactorsFromInitialisation(Claim):
     curves = {"factors": ("inputs", "group", "theory", "computed", "sampled")}
     rule = (
         f"For each penalty and both variances: the factor found by quadrature is within {EXACT:g} (relative) of the "
-        "closed form in every layer; the variance of weights drawn from the prior, relative to that of the initialisation, is "
-        f"within ±{CHANCE:.0%} of 1, over seeds."
+        "closed form in every layer; the variance of weights drawn from the prior, relative to that of the "
+        f"initialisation, is within ±{CHANCE:.0%} of 1, over seeds."
     )
     departs = {
         "cpu": "The source has only the squared L2 norm in closed form, and no experiment on it. Its example penalises "
@@ -96,7 +96,7 @@ class FactorsFromInitialisation(Claim):
                 label = "by quadrature" if shift < 0 else None
                 axes.plot(places, computed, linestyle="", marker="x", color=INK, markersize=6, label=label)
             axes.set_xticks(range(len(records)), [f"n={r['inputs']:g}\nd={r['group']:g}" for r in records], fontsize=8)
-            axes.set(yscale="log", xlabel="layer: inputs, group size")
+            axes.set(xlabel="layer: inputs, group size")
             axes.set_title(NAMES[penalty], fontsize=11, color=INK)
         panels[0].set_ylabel("factor lambda")
         handles, _ = panels[0].get_legend_handles_labels()
