@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from defaults_report import SHOWN, TIMES, task_table
+from defaults_report import SHOWN, task_table
 from defaults_verdicts import OURS, SIGN, Cells, compared
 
 NAME = "quality"
-COMMANDS = ("make peers-quality", "python benchmarks/quality.py run", "python benchmarks/quality.py table")
+COMMANDS = ("python benchmarks/quality.py run", "python benchmarks/quality.py table")
 
 
 def with_prediction(
@@ -42,10 +42,9 @@ def better(cells: Cells, task: str, methods: Iterable[str]) -> list[str]:
 def threads_of(rows: Iterable[Mapping[str, Any]]) -> str:
     """In words: those of all cells, and of how many they are not known."""
     counts = [row.get("threads") for row in rows]
-    known, unknown = sorted({count for count in counts if count}), counts.count(None)
-    words = [f"threads of the trainings: {', '.join(map(str, known))}"] * bool(known)
-    words += [f"not recorded of {unknown} of {len(counts)} cells"] * bool(unknown)
-    return "; ".join(words)
+    words = [str(count) for count in sorted({count for count in counts if count})]
+    words += [f"not recorded of {counts.count(None)} of {len(counts)} cells"] * (None in counts)
+    return f"threads of the trainings: {', '.join(words)}" if words else ""
 
 
 def page(stored: Mapping[str, Any]) -> str:
@@ -72,8 +71,10 @@ def _introduction(stored: Mapping[str, Any], asked: Mapping[str, str]) -> list[s
         "",
         *(f"    {command}" for command in COMMANDS),
         "",
+        "Both by `make predictions`, in the environment with the other libraries.",
+        "",
         "Same data, same network, equal epochs and batches of 100 for all. Mean ± standard error over seeds; the best "
-        f"mean in bold, but for times ({', '.join(SHOWN['classification'][name][0] for name in TIMES)}). AUROC tells "
+        "mean in bold, but for times. AUROC tells "
         "test data from normal noise, and from another set's images, by the predictive's entropy; with ResNet-20 by "
         "2000 rows of each. Seconds of training include no search of a rate and are those of a shared machine, good "
         "for an order of magnitude; those of an ensemble are of all members one after the other. The prediction is of "
