@@ -6,6 +6,9 @@ Loss and conversion are those of `peers.py`. torch_blue's quick start has the nu
 the whole loss by it, which Adam does not see. bayesian-torch's readme has the size of a batch; its KL is a mean within
 each tensor, so that this is nearer to the ELBO than the number of data would be. As all others here they have batches
 of 100, the cosine schedule, a fused optimiser, channels-last convolutions, and at test as many weight samples as ours.
+
+torch_blue's own start has sds as large as its weights, 1 / sqrt(n_in): after an epoch of MNIST, LeNet-5 still guesses.
+Its options keep the network's initial weights and take another sd: START, which is about that of bayesian-torch.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from defaults_training import ROWS, adam, fit, initial, predictive
 from peers import LEARNING_RATE, Elbo
 from posterity.core.randomness import derive
 from posterity.likelihoods import Prediction
+
+START = 0.05
 
 Convert = Callable[[nn.Module, int], Elbo]
 
@@ -52,6 +57,6 @@ def bayesian_torch(cell: Cell) -> Fitted:
 
 
 def torch_blue(cell: Cell) -> Fitted:
-    convert = partial(peers.torch_blue, analytical=False)
+    convert = partial(peers.torch_blue, analytical=False, sd=START)
     # It holds all samples of a pass at once.
     return converted(cell, convert, divisor=len(cell.problem.train), rows=BATCH)

@@ -165,17 +165,22 @@ def blitz(workload: Workload) -> Steps:
     return Steps(adam_step(model, loss), predictor(model, repeated(model)))
 
 
-def torch_blue(network: nn.Module, num_data: int, *, analytical: bool) -> Elbo:
+def torch_blue(network: nn.Module, num_data: int, *, analytical: bool, sd: float | None = None) -> Elbo:
     """torch_blue with the KL at the sampled weights (its quick start), or in closed form.
 
-    The closed form also makes its linear layers sample activations instead of weights.
+    The closed form also makes its linear layers sample activations instead of weights. With `sd` it begins there, and
+    at the network's own weights, instead of at weights of its own with an sd of the same size.
     """
     vi = imported("torch_blue.vi")
-    likelihood = imported("torch_blue.vi.distributions").Categorical()
+    distributions = imported("torch_blue.vi.distributions")
+    likelihood, start = distributions.Categorical(), {}
+    if sd is not None:
+        start = {"keep_weights": True, "kaiming_initialization": False}
+        start["variational_distribution"] = distributions.MeanFieldNormal(std=sd)
     model: Any = network
     # It runs the network under vmap, which cannot update batch norm's running averages: they are dropped.
     torch.func.replace_all_batch_norm_modules_(model)
-    vi.convert_to_vimodule(model)
+    vi.convert_to_vimodule(model, **start)
     if analytical:
         elbo = vi.AnalyticalKullbackLeiblerLoss(model, likelihood, dataset_size=num_data)
     else:
