@@ -4,7 +4,7 @@ BIN := .venv/bin
 BENCH := .venv-bench/bin
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
 
-.PHONY: env demo test check bench quality clean
+.PHONY: env demo test check bench quality predictions clean
 
 env: .venv/ready
 
@@ -39,6 +39,11 @@ bench: .venv-bench/ready
 
 quality: .venv-bench/ready
 	$(BENCH)/python benchmarks/posterior_quality.py --cache runs/quality --out docs/benchmarks --figure docs/figures
+
+# Trains for hours; cells that are there are not made again.
+predictions: .venv-bench/ready
+	$(BENCH)/python benchmarks/quality.py run
+	$(BENCH)/python benchmarks/quality.py table
 
 clean:
 	rm -rf .venv .venv-bench build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

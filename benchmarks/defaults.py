@@ -25,14 +25,14 @@ import torch
 
 from defaults_baselines import Cell
 from defaults_methods import METHODS
-from defaults_report import cell_of, present_defaults, published_lines, row, versions_of, worse, write
-from defaults_tasks import BATCH, OTHERS, TASKS, Task, score
+from defaults_report import NAME, cell_of, present_defaults, published_lines, row, versions_of, worse, write
+from defaults_tasks import ALL, BATCH, OTHERS, TASKS, Task, score
 from defaults_verdicts import Cells, verdicts
 from peers import PeerUnavailable
 from posterity.core.errors import NonFiniteError, unknown_name
 from posterity.storage.atomic import read_json, write_text
 
-PACKAGES = ("torch", "ivon-opt", "laplace-torch", "posterity")
+PACKAGES = ("torch", "ivon-opt", "laplace-torch", "bayesian-torch", "torch-blue", "posterity")
 DOCS = Path(__file__).parents[1] / "docs" / "benchmarks"
 
 
@@ -76,9 +76,9 @@ def keep(cell: Cell, method: str, found: dict[str, Any]) -> None:
     write_text(path, json.dumps(found, indent=1) + "\n")
 
 
-def restore(args: argparse.Namespace) -> None:
-    """Make the table's cells again; those of ours only if the defaults are still theirs."""
-    table = read_json(args.to / "defaults.json")
+def restore(args: argparse.Namespace, name: str = NAME) -> None:
+    """Make the cells of the table `name` again; those of ours only if the defaults are still theirs."""
+    table = read_json(args.to / f"{name}.json")
     rows = {(row["task"], row["method"], row["seed"]): row for row in table.get("rows", [])}
     made = 0
     for cell, method in cells(args):
@@ -87,7 +87,7 @@ def restore(args: argparse.Namespace) -> None:
         if own and not finished(cell, method):
             keep(cell, method, {**cell_of(row), "versions": table["versions"]})
             made += 1
-    print(f"{made} cells made again")
+    print(f"{made} cells of {name}.json made again", file=sys.stderr)
 
 
 def versions() -> dict[str, str]:
@@ -104,12 +104,17 @@ def versions() -> dict[str, str]:
 def cells(args: argparse.Namespace) -> Iterator[tuple[Cell, str]]:
     """All that is asked for: by task from small to large, then by seed."""
     for name, task in TASKS.items():
-        if name not in args.tasks:
+        if name not in args.tasks or task.lacks:
             continue
         for seed in seeds_of(task, args):
-            for method in args.methods:
-                if not METHODS[method].lacks:
-                    yield Cell(task, seed, args.epochs or task.epochs, args.out / name), method
+            for method in methods_of(task, args):
+                yield Cell(task, seed, args.epochs or task.epochs, args.out / name), method
+
+
+def methods_of(task: Task, args: argparse.Namespace) -> list[str]:
+    """Those that are asked for, can be had and know such tasks."""
+    real = task.kind == "regression"
+    return [name for name in args.methods if not (METHODS[name].lacks or (real and METHODS[name].classes))]
 
 
 def seeds_of(task: Task, args: argparse.Namespace) -> list[int]:
@@ -118,8 +123,10 @@ def seeds_of(task: Task, args: argparse.Namespace) -> list[int]:
 
 
 def left_out(args: argparse.Namespace) -> dict[str, str]:
-    """The methods that cannot be had, with the reason."""
-    return {name: METHODS[name].lacks for name in METHODS if name in args.methods and METHODS[name].lacks}
+    """The methods and tasks that cannot be had, with the reason."""
+    found = {name: method.lacks for name, method in METHODS.items() if name in args.methods}
+    found |= {name: task.lacks for name, task in TASKS.items() if name in args.tasks}
+    return {name: why for name, why in found.items() if why}
 
 
 def cost(cell: Cell, method: str) -> float:
@@ -169,7 +176,7 @@ def collected(args: argparse.Namespace) -> dict[str, Any]:
             "other": task.dataset in OTHERS,
         }
         for name, task in TASKS.items()
-        if name in args.tasks
+        if name in args.tasks and not task.lacks
     }
     return {
         **present_defaults(),
@@ -194,22 +201,28 @@ def table(args: argparse.Namespace) -> None:
     print(f"written: {args.to / 'defaults.json'}, {args.to / 'defaults.md'}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["run", "table", "restore"])
-    parser.add_argument("--tasks", nargs="+", default=list(TASKS), help=", ".join(TASKS))
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), help=", ".join(METHODS))
-    parser.add_argument("--seeds", nargs="+", type=int, help="0 1 2 by default, of UCI sets the splits 0 to 4")
+def asked(parser: argparse.ArgumentParser, tasks: list[str], methods: list[str]) -> argparse.Namespace:
+    """What the command line asks for; `tasks` and `methods` where it names none."""
+    parser.add_argument("--tasks", nargs="+", default=tasks, help=", ".join(TASKS))
+    parser.add_argument("--methods", nargs="+", default=methods, help=", ".join(METHODS))
+    parser.add_argument("--seeds", nargs="+", type=int, help="the task's own by default, of UCI sets the splits 0 to 4")
     parser.add_argument("--epochs", type=int, help="for a trial: other than the tasks' own")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("runs/defaults"))
+    parser.add_argument("--out", type=Path, default=Path("runs/defaults"), help="folder of the cells")
     parser.add_argument("--to", type=Path, default=DOCS, help="folder of the table's files")
-    parser.add_argument("--published", action="store_true", help="also print ours beside published results (UCI sets)")
     args = parser.parse_args()
     for kind, given, known in (("task", args.tasks, list(TASKS)), ("method", args.methods, list(METHODS))):
         for name in given:
             if name not in known:
                 parser.error(str(unknown_name(kind, name, known)))
+    return args
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["run", "table", "restore"])
+    parser.add_argument("--published", action="store_true", help="also print ours beside published results (UCI sets)")
+    args = asked(parser, [task.name for task in ALL], [name for name in METHODS if not METHODS[name].classes])
     {"run": run, "table": table, "restore": restore}[args.command](args)
 
 

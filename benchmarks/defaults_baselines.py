@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import time
 import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -97,22 +98,37 @@ def plain_network(cell: Cell, rate: float, member: int, *, held_out: bool = Fals
 
 def rate_of(cell: Cell) -> float:
     """The best of RATES for the task, by the nll on the tenth that seed 0 holds out."""
-    first = Cell(cell.task, 0, cell.epochs, cell.folder)
-    found = {rate: _rate_nll(first, rate) for rate in RATES}
-    return min(RATES, key=found.__getitem__)
+    return best_rate(cell, RATES, _plain_trial)
 
 
-def _rate_nll(first: Cell, rate: float) -> float:
-    path = first.folder / "rate" / f"{rate:g}-{first.epochs}.json"
-    if not path.exists():
-        train, held = nine_tenths(first)
-        network = plain_network(first, rate, first.member, held_out=True)
-        noise = noise_of(network, first.problem, 0, train)
-        nll = -predictive(outputs(network.model, held.x)[None], noise).log_prob(held.y).double().mean().item()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps({"rate": rate, "nll": nll, "seconds": network.seconds}) + "\n")
-    nll = float(json.loads(path.read_text())["nll"])
-    return nll if nll == nll else float("inf")
+Trial = Callable[[Cell, float], dict[str, float]]
+
+
+def best_rate(cell: Cell, rates: Iterable[float], trial: Trial, *, name: str = "") -> float:
+    """The one of `rates` whose `trial` has the lowest nll, for all seeds that of seed 0; trials are kept by `name`."""
+    first = Cell(cell.task, 0, min(cell.epochs, cell.task.trial_epochs or cell.epochs), cell.folder)
+    found = {}
+    for rate in rates:
+        path = first.folder / "rate" / f"{name}{rate:g}-{first.epochs}.json"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, json.dumps({"rate": rate, **trial(first, rate)}) + "\n")
+        nll = float(json.loads(path.read_text())["nll"])
+        found[rate] = nll if nll == nll else float("inf")
+    return min(found, key=found.__getitem__)
+
+
+def _plain_trial(first: Cell, rate: float) -> dict[str, float]:
+    train, held = nine_tenths(first)
+    network = plain_network(first, rate, first.member, held_out=True)
+    values = outputs(network.model, held.x)[None]
+    nll = held_nll(predictive(values, noise_of(network, first.problem, 0, train)), held)
+    return {"nll": nll, "seconds": network.seconds}
+
+
+def held_nll(prediction: Prediction, held: Dataset) -> float:
+    """The mean over the rows of `held`."""
+    return -prediction.log_prob(held.y).double().mean().item()
 
 
 def fitted(cell: Cell, network: Network, **chosen: Any) -> Fitted:
@@ -140,7 +156,8 @@ def dropout(cell: Cell) -> Fitted:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(cell.member)
         seconds = fit(model, adam(model, rate), train, epochs=cell.epochs, seed=cell.member)
-    model.train()  # there is nothing but dropout that differs
+    for layer in model.modules():
+        layer.train(isinstance(layer, nn.Dropout))  # children come after their parents
     return fitted(cell, Network(model, seconds, torch.no_grad), rate=rate)
 
 

@@ -28,6 +28,8 @@ from defaults_baselines import (
     rate_of,
     scaled,
 )
+from defaults_peers import bayesian_torch, torch_blue
+from defaults_swag import swag
 from defaults_tasks import SAMPLES
 from defaults_training import stored_as
 from peers import imported
@@ -62,7 +64,8 @@ def ours_laplace(cell: Cell) -> Fitted:
 class Method:
     """What it is, how it is fitted, about what it costs beside plain.
 
-    Of ours: the `run` that its cells belong to. `lacks` says why it is left out.
+    Of ours: the `run` that its cells belong to. `lacks` says why it is left out. What knows `classes` alone is a method
+    of `quality.py`, and of `defaults.py` where it is asked for by name.
     """
 
     about: str
@@ -70,6 +73,7 @@ class Method:
     cost: float = 1.0
     run: Callable[[Cell], Run] | None = None
     lacks: str = ""
+    classes: bool = False
 
 
 NO_ENSEMBLE = "" if "ensemble" in Run.model_fields else "this version's `Run` has no field ensemble"
@@ -88,6 +92,29 @@ METHODS = {
     "ensemble": Method("5 plain networks", ensemble, 4.0),
     "laplace-torch": Method(
         "last layer of the plain network, Kronecker factors, prior precision by marginal likelihood", laplace_torch, 0.5
+    ),
+    "bayesian-torch": Method(
+        "mean-field by its reparameterised layers, as in its readme: Adam 0.001, its KL (a mean within each tensor) / "
+        "size of a batch, prior N(0, 1), 32 samples",
+        bayesian_torch,
+        2.5,
+        classes=True,
+    ),
+    "torch_blue": Method(
+        "mean-field as in its quick start: Adam 0.001, KL at the sampled weights / number of data, prior N(0, 1), 32 "
+        "samples; it begins at the network's initial weights with sd 0.05 (from its own start, sd 1 / sqrt(n_in), "
+        "LeNet-5 learnt nothing in an epoch of MNIST); "
+        "batch norm, where there is any, by the statistics of 100 test rows, since it cannot keep averages",
+        torch_blue,
+        3.0,
+        classes=True,
+    ),
+    "swag": Method(
+        "SGD with momentum 0.9, weight decay 0.0003, the best first rate of 0.01, 0.03, 0.1 (as of plain), a tenth of "
+        "it in the second half; diagonal and rank 20 from 20 snapshots, 30 samples; our own implementation",
+        swag,
+        1.2,
+        classes=True,
     ),
     "ours": Method("`fit` with no option beside data, network, epochs and seed, 32 samples", ours, 2.0, run_of),
     "ours-ensemble": Method(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ SHOWN = {
         "auroc_noise": ("AUROC, noise", 1, 4),
         "auroc_other": ("AUROC, other data", 1, 4),
         "seconds": ("seconds", 1, 1),
+        "prediction": ("prediction, s", 1, 2),  # where it is known
     },
     "regression": {
         "rmse": ("RMSE", 1, 3),
@@ -44,7 +45,7 @@ SHOWN = {
     },
 }
 
-HEAD = ("task", "method", "seed", "epochs", "key")  # the key is that of a run of ours
+HEAD = ("task", "method", "seed", "epochs", "key", "threads")  # the key is that of a run of ours
 OWN = ("lr", "lr_sgd", "betas", "eps", "momentum", "weight_decay")  # of an optimiser's settings, what changes a result
 
 
@@ -108,6 +109,9 @@ def versions_of(cells: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {name: ", ".join(sorted(each)) for name, each in sorted(found.items())}
 
 
+TIMES = ("seconds", "prediction")
+
+
 def as_text(stored: Mapping[str, Any]) -> str:
     """JSON with a line for each row, task and method."""
     parts = []
@@ -123,13 +127,15 @@ def as_text(stored: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def write(stored: Mapping[str, Any], folder: Path) -> str:
-    """Write both files; the page."""
+def write(
+    stored: Mapping[str, Any], folder: Path, name: str = NAME, made_of: Callable[[Mapping[str, Any]], str] | None = None
+) -> str:
+    """Write both files; the page, which `made_of` makes if it is another than this one."""
     folder.mkdir(parents=True, exist_ok=True)
     text = as_text(stored)
-    made = page(json.loads(text))
-    write_text(folder / f"{NAME}.json", text)
-    write_text(folder / f"{NAME}.md", made)
+    made = (made_of or page)(json.loads(text))
+    write_text(folder / f"{name}.json", text)
+    write_text(folder / f"{name}.md", made)
     return made
 
 
@@ -162,8 +168,10 @@ def _best(cells: Cells, task: str, column: str, methods: Iterable[str]) -> set[s
 def task_table(cells: Cells, task: str, methods: list[str]) -> list[str]:
     """A row a method; the best of a column in bold, but for the seconds."""
     shown = SHOWN[cells.tasks[task]["kind"]]
-    columns = [name for name in shown if name != "auroc_other" or cells.tasks[task]["other"]]
-    best = {column: _best(cells, task, column, methods) for column in columns if column != "seconds"}
+    timed = any("prediction" in row for method in methods for row in cells.here(task, method))
+    absent_columns = {"auroc_other": not cells.tasks[task]["other"], "prediction": not timed}
+    columns = [name for name in shown if not absent_columns.get(name)]
+    best = {column: _best(cells, task, column, methods) for column in columns if column not in TIMES}
     lines = ["| | " + " | ".join(shown[c][0] for c in columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for method in methods:
         fields, absent = [], "" if cells.here(task, method) else "missing"

@@ -3,9 +3,10 @@
     loss = cross entropy of the batch,  or  mean squared error / (2 v)
 
 Batches of 100 in an order that the seed decides, the last one as it is; Adam (0.9, 0.999) with the rate falling to 0 by
-a cosine over all steps. v is 1 for maximum likelihood, to whose Adam it does not matter; where a prior stands beside
-the likelihood it is the mean squared error of the epoch before, the likelihood's best noise. With the prior N(0, s^2),
-s^2 = 2 / n_in (Kaiming), of MAP the loss gains sum w^2 / (2 s^2 n): a weight decay of n_in / (2 n) in Adam's gradient.
+a cosine over all steps; a method can bring a loss and a schedule of its own. v is 1 for maximum likelihood, to whose
+Adam it does not matter; where a prior stands beside the likelihood it is the mean squared error of the epoch before,
+the likelihood's best noise. With the prior N(0, s^2), s^2 = 2 / n_in (Kaiming), of MAP the loss gains
+sum w^2 / (2 s^2 n): a weight decay of n_in / (2 n) in Adam's gradient.
 
 After the training the noise of a regression is the root mean square of the training residuals of the predictive's mean.
 """
@@ -33,6 +34,7 @@ from posterity.likelihoods.classes import predict_classes
 LEAST_VARIANCE = 1e-6  # of standardised targets that a network meets exactly
 ROWS = 1000  # predicted at a time
 DROPOUT = {"tables": 0.05, "images": 0.2}
+BLOCK_DROPOUT = 0.1  # of a network of blocks, whose many layers add up
 IVON = {"lr": 0.1, "hess_init": 1.0, "beta1": 0.9, "beta2": 0.99999, "weight_decay": 1e-4, "mc_samples": 1}
 
 
@@ -50,7 +52,8 @@ def initial(task: Task, train: Dataset, member: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(member, "initial weights"))
         model = build_module(task.run(0, task.epochs), train.input_shape, train.num_outputs)
-    return stored_as(model, torch.channels_last) if task.model == "lenet5" else model
+    convolutional = any(isinstance(layer, nn.Conv2d) for layer in model.modules())
+    return stored_as(model, torch.channels_last) if convolutional else model
 
 
 def stored_as(model: nn.Module, memory_format: torch.memory_format) -> nn.Module:
@@ -60,7 +63,12 @@ def stored_as(model: nn.Module, memory_format: torch.memory_format) -> nn.Module
 
 
 def with_dropout(model: nn.Module, images: bool) -> nn.Module:
-    """Dropout after each hidden activation of a sequential network; behind the pooling of a convolution."""
+    """Dropout after each hidden activation of a sequential network; behind the pooling of a convolution.
+
+    A network of blocks has it before each convolution and linear layer but the first.
+    """
+    if any(list(layer.children()) for layer in model.children()):
+        return _blocks_with_dropout(model)
     p, layers = DROPOUT["images" if images else "tables"], list(model.children())
     changed: list[nn.Module] = []
     for layer, following in zip(layers, [*layers[1:], None], strict=True):
@@ -68,6 +76,14 @@ def with_dropout(model: nn.Module, images: bool) -> nn.Module:
         if isinstance(layer, nn.MaxPool2d) or (isinstance(layer, nn.ReLU) and not isinstance(following, nn.MaxPool2d)):
             changed.append(nn.Dropout(p))
     return nn.Sequential(*changed)
+
+
+def _blocks_with_dropout(model: nn.Module) -> nn.Module:
+    places = [(parent, name, layer) for parent in model.modules() for name, layer in parent.named_children()]
+    weighted = [place for place in places if isinstance(place[2], nn.Conv2d | nn.Linear)]
+    for parent, name, layer in weighted[1:]:
+        setattr(parent, name, nn.Sequential(nn.Dropout(BLOCK_DROPOUT), layer))
+    return model
 
 
 def adam(model: nn.Module, rate: float, num_data: int | None = None) -> torch.optim.Optimizer:
@@ -81,10 +97,27 @@ def adam(model: nn.Module, rate: float, num_data: int | None = None) -> torch.op
     return torch.optim.Adam(groups, lr=rate, betas=(0.9, 0.999), eps=1e-8, fused=True)
 
 
+def cosine(done: int, total: int) -> float:
+    """The factor on the rate after so many of all steps."""
+    return 0.5 * (1 + math.cos(math.pi * done / total))
+
+
 def fit(
-    model: nn.Module, optimizer: torch.optim.Optimizer, train: Dataset, *, epochs: int, seed: int, follow: bool = False
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    train: Dataset,
+    *,
+    epochs: int,
+    seed: int,
+    follow: bool = False,
+    loss_of: Callable[[Tensor, Tensor], Tensor] | None = None,
+    schedule: Callable[[int, int], float] = cosine,
+    after: Callable[[int, int], None] | None = None,
 ) -> float:
-    """Train `model` and give the seconds; with `follow` the noise of a regression follows its residuals."""
+    """Train `model` and give the seconds; with `follow` the noise of a regression follows its residuals.
+
+    `loss_of(x, y)` is of classes, instead of the cross entropy; `after(steps done, steps in all)` follows each step.
+    """
     begun, rate = time.perf_counter(), optimizer.param_groups[0]["lr"]
     total, variance = epochs * math.ceil(len(train) / BATCH), 1.0
     drawn = getattr(optimizer, "sampled_params", None)  # IVON's
@@ -95,12 +128,17 @@ def fit(
         for step, (x, y) in enumerate(_batches(train, generator(seed, f"batches of epoch {epoch}"))):
             done = epoch * math.ceil(len(train) / BATCH) + step
             for group in optimizer.param_groups:
-                group["lr"] = 0.5 * rate * (1 + math.cos(math.pi * done / total))
+                group["lr"] = rate * schedule(done, total)
             with nullcontext() if drawn is None else drawn(train=True):
                 optimizer.zero_grad()
-                loss = F.mse_loss(model(x), y) / (2 * variance) if regression else F.cross_entropy(model(x), y)
+                if regression:
+                    loss = F.mse_loss(model(x), y) / (2 * variance)
+                else:
+                    loss = F.cross_entropy(model(x), y) if loss_of is None else loss_of(x, y)
                 torch.autograd.backward(loss)
             optimizer.step()
+            if after is not None:
+                after(done + 1, total)
             if follow and regression:
                 squares += loss.item() * 2 * variance * len(x) / len(train)
         if follow and regression:

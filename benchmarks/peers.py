@@ -39,6 +39,18 @@ class Steps(NamedTuple):
     predict: Sampler
 
 
+class Elbo(NamedTuple):
+    """A network that a peer has made Bayesian: its loss(x, y), and its logits(x, samples) (S, B, C)."""
+
+    model: nn.Module
+    loss: Loss
+    logits: Sampler
+
+    def steps(self) -> Steps:
+        """The usual PyTorch step, and predictions in evaluation mode."""
+        return Steps(adam_step(self.model, self.loss), predictor(self.model, self.logits))
+
+
 def imported(name: str) -> Any:
     """The peer's module `name`, or PeerUnavailable."""
     try:
@@ -97,10 +109,9 @@ def repeated(model: nn.Module) -> Sampler:
     return lambda x, samples: torch.stack([model(x) for _ in range(samples)])
 
 
-def elbo_steps(model: nn.Module, kl: Callable[[], Tensor], num_data: int) -> Steps:
-    """Steps of a module that draws new weights in every forward."""
-    train_step = adam_step(model, lambda x, y: F.cross_entropy(model(x), y) + kl() / num_data)
-    return Steps(train_step, predictor(model, repeated(model)))
+def drawing(model: nn.Module, kl: Callable[[], Tensor], num_data: int) -> Elbo:
+    """Of a module that draws new weights in every forward."""
+    return Elbo(model, lambda x, y: F.cross_entropy(model(x), y) + kl() / num_data, repeated(model))
 
 
 def pytorch(workload: Workload) -> Steps:
@@ -110,10 +121,9 @@ def pytorch(workload: Workload) -> Steps:
     return Steps(train_step, predictor(model, lambda x, samples: model(x)[None]))
 
 
-def bayesian_torch(workload: Workload, *, kind: str) -> Steps:
-    """bayesian-torch as in its README, `kind` Reparameterization or Flipout."""
+def bayesian_torch(model: nn.Module, num_data: int, *, kind: str) -> Elbo:
+    """bayesian-torch as in its README, `kind` Reparameterization or Flipout; its readme has a batch for `num_data`."""
     converter = imported("bayesian_torch.models.dnn_to_bnn")
-    model = workload.make_model()
     prior = {
         "prior_mu": 0.0,
         "prior_sigma": 1.0,
@@ -125,7 +135,7 @@ def bayesian_torch(workload: Workload, *, kind: str) -> Steps:
     }
     converter.dnn_to_bnn(model, prior)
     # Its KL is a mean over the elements of each tensor, summed over tensors: not the KL of the ELBO.
-    return elbo_steps(model, lambda: converter.get_kl_loss(model), workload.num_data)
+    return drawing(model, lambda: converter.get_kl_loss(model), num_data)
 
 
 def torchbnn(workload: Workload) -> Steps:
@@ -136,7 +146,7 @@ def torchbnn(workload: Workload) -> Steps:
     model = swapped(workload.make_model(), *layers)
     # Its demos take reduction="mean", a mean over weights; "sum" is the KL of the ELBO.
     kl = bnn.BKLLoss(reduction="sum")
-    return elbo_steps(model, lambda: kl(model), workload.num_data)
+    return drawing(model, lambda: kl(model), workload.num_data).steps()
 
 
 def blitz(workload: Workload) -> Steps:
@@ -155,21 +165,26 @@ def blitz(workload: Workload) -> Steps:
     return Steps(adam_step(model, loss), predictor(model, repeated(model)))
 
 
-def torch_blue(workload: Workload, *, analytical: bool) -> Steps:
+def torch_blue(network: nn.Module, num_data: int, *, analytical: bool, sd: float | None = None) -> Elbo:
     """torch_blue with the KL at the sampled weights (its quick start), or in closed form.
 
-    The closed form also makes its linear layers sample activations instead of weights.
+    The closed form also makes its linear layers sample activations instead of weights. With `sd` it begins there, and
+    at the network's own weights, instead of at weights of its own with an sd of the same size.
     """
     vi = imported("torch_blue.vi")
-    likelihood = imported("torch_blue.vi.distributions").Categorical()
-    model: Any = workload.make_model()
+    distributions = imported("torch_blue.vi.distributions")
+    likelihood, start = distributions.Categorical(), {}
+    if sd is not None:
+        start = {"keep_weights": True, "kaiming_initialization": False}
+        start["variational_distribution"] = distributions.MeanFieldNormal(std=sd)
+    model: Any = network
     # It runs the network under vmap, which cannot update batch norm's running averages: they are dropped.
     torch.func.replace_all_batch_norm_modules_(model)
-    vi.convert_to_vimodule(model)
+    vi.convert_to_vimodule(model, **start)
     if analytical:
-        elbo = vi.AnalyticalKullbackLeiblerLoss(model, likelihood, dataset_size=workload.num_data)
+        elbo = vi.AnalyticalKullbackLeiblerLoss(model, likelihood, dataset_size=num_data)
     else:
-        elbo = vi.KullbackLeiblerLoss(likelihood, dataset_size=workload.num_data)
+        elbo = vi.KullbackLeiblerLoss(likelihood, dataset_size=num_data)
 
     def logits(x: Tensor, samples: int) -> Tensor:
         model.return_log_probs = False
@@ -177,8 +192,7 @@ def torch_blue(workload: Workload, *, analytical: bool) -> Steps:
         model.return_log_probs = not analytical
         return out.as_subclass(Tensor)
 
-    train_step = adam_step(model, lambda x, y: elbo(model(x, samples=1), y))
-    return Steps(train_step, predictor(model, logits))
+    return Elbo(model, lambda x, y: elbo(model(x, samples=1), y), logits)
 
 
 def posteriors(workload: Workload) -> Steps:
@@ -248,14 +262,19 @@ def pyro(workload: Workload) -> Steps:
     return Steps(train_step, predictor(network, logits))
 
 
+def converted(workload: Workload, *, by: Callable[[nn.Module, int], Elbo]) -> Steps:
+    """Steps of the workload's network that `by` makes Bayesian."""
+    return by(workload.make_model(), workload.num_data).steps()
+
+
 PEERS: dict[str, Callable[[Workload], Steps]] = {
     "pytorch": pytorch,
-    "bayesian-torch": partial(bayesian_torch, kind="Reparameterization"),
-    "bayesian-torch flipout": partial(bayesian_torch, kind="Flipout"),
+    "bayesian-torch": partial(converted, by=partial(bayesian_torch, kind="Reparameterization")),
+    "bayesian-torch flipout": partial(converted, by=partial(bayesian_torch, kind="Flipout")),
     "blitz": blitz,
     "torchbnn": torchbnn,
-    "torch_blue": partial(torch_blue, analytical=False),
-    "torch_blue analytical": partial(torch_blue, analytical=True),
+    "torch_blue": partial(converted, by=partial(torch_blue, analytical=False)),
+    "torch_blue analytical": partial(converted, by=partial(torch_blue, analytical=True)),
     "posteriors": posteriors,
     "pyro": pyro,
 }
