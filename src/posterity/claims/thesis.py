@@ -53,3 +53,23 @@ def fewer(dataset: str, rows: int, **settings: Any) -> dict[str, Any]:
         "temperature": (1 - held) * rows / ROWS[dataset],
         **settings,
     }
+
+
+# What makes a run of BASE a frequentist one: a point for a posterior, maximum likelihood, nothing that goes with sds.
+FREQUENTIST: dict[str, Any] = {
+    "posterior": "point",
+    "temperature": 0.0,
+    "rho": None,
+    "optimizer_sd": None,
+    "lr_ratio": None,
+}
+
+
+def as_far(dataset: str, rows: int, *, shorter: float = 1.0) -> float:
+    """The ratio of the sds' rate to the means' with which rho gets as far in an epoch of fewer rows as in the source.
+
+    From rho = -10, Adam moves rho by about its rate a step, and an epoch of a tenth of the rows has a tenth of the
+    steps: without this, small runs would stay where sds are too small to make any difference. Where the epochs are
+    fewer too, `shorter` times, it gets as far in the whole training.
+    """
+    return round(shorter * ROWS[dataset] / rows, 3)
