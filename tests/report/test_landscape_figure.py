@@ -110,13 +110,13 @@ def test_regions_over_other_settings_are_refused():
 
 def test_panels_that_share_nothing_have_axes_and_colours_of_their_own():
     found = {"one": made(RANDOM), "other": made(GRID, clip=0.1), "third": made(GRID)}
-    figure = landscape_figure(found, share=False, columns=2, curvatures={"one": (2.0,), "other": (3.0,)})
+    figure = landscape_figure(found, share=False, columns=2, curvatures={"one": (2.0,), "other": (3.0,)}, line=["one"])
     panels, bars = figure.axes[:3], figure.axes[3:]
     assert len(bars) == 3
     assert panels[0].get_xlim() != panels[1].get_xlim()
     for panel, each in zip(panels, found.values(), strict=True):
         points = [part for part in panel.collections if isinstance(part, PathCollection)]
         assert points[0].get_clim() == each.limits
-    assert [len(panel.lines) for panel in panels] == [3, 3, 1]  # the best, and a region's two edges
+    assert [len(panel.lines) for panel in panels] == [4, 3, 1]  # the best, a region's two edges, a line
     assert panels[0].get_position().y0 > panels[2].get_position().y1
     assert "robust region, curvature 3" in labels(figure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,14 +30,14 @@ def landscape_figure(
     landscapes: Mapping[str, Landscape],
     *,
     curvatures: Sequence[float] | Mapping[str, Sequence[float]] = (),
-    line: bool = False,
+    line: bool | Collection[str] = False,
     share: bool = True,
     columns: int | None = None,
 ) -> Figure:
     """A panel for each, in rows of so many `columns`, by default in one.
 
-    All `share` axes and colours, or else each has its own: for other data, other metrics. `curvatures` (of all, or by
-    panel) and `line` draw the regions of rate and momentum.
+    All `share` axes and colours, or else each has its own: for other data, other metrics. `curvatures` and
+    `line` draw the regions of rate and momentum: in all panels, or those of their names.
     """
     across = min(columns or len(landscapes), len(landscapes))
     down = math.ceil(len(landscapes) / across)
@@ -48,8 +48,9 @@ def landscape_figure(
     for place, (axes, (name, each)) in enumerate(zip(grid, landscapes.items(), strict=False)):
         surface = _draw(axes, each, _common_limits(landscapes.values()) if share else each.limits)
         own = curvatures.get(name, ()) if isinstance(curvatures, Mapping) else curvatures
-        if own or line:
-            _draw_regions(axes, each, own, line)
+        lined = line if isinstance(line, bool) else name in line
+        if own or lined:
+            _draw_regions(axes, each, own, lined)
         axes.set_xlabel(said(each.x_axis.short))
         if not (share and place % across):
             axes.set_ylabel(said(each.y_axis.short))
