@@ -37,6 +37,7 @@ class RatioOfRates(Claim):
                 "cpu": {
                     "run": fewer("cifar10", 10_000, batch_size=20, rho=-8.0),
                     "cases": [{"run": {"lr": CAPTION, "epochs": 12}}],
+                    "seeds": 3,
                     "samples": 8,
                 },
                 "smoke": {"cases": [{"run": {"lr": CAPTION}}], "run": SMOKE_RUN, "seeds": 2, "samples": 2},

@@ -41,7 +41,7 @@ class BetaLandscape(Claim):
                 "paper": {},
                 "cpu": {
                     "cases": [{"run": fewer("mnist", 20_000, epochs=1)}, {"run": fewer("cifar10", 4000, epochs=6)}],
-                    "count": 70,
+                    "count": 36,
                     "samples": 2,
                 },
                 "smoke": {"cases": [{}], "run": {**SMOKE_RUN, "epochs": 1, "lr": 1e-2}, "count": 8, "samples": 2},
@@ -54,7 +54,7 @@ class BetaLandscape(Claim):
         "as the worst, with the accuracy of guessing."
     )
     departs = {
-        "cpu": "70 draws a data set; 20,000 images of MNIST instead of 60,000, 4,000 of CIFAR-10 for 6 epochs instead "
+        "cpu": "36 draws a data set; 20,000 images of MNIST instead of 60,000, 4,000 of CIFAR-10 for 6 epochs instead "
         "of 50,000 for 10, so 180 and 216 steps instead of 600 and 5,000; the temperature keeps a datum's share of the "
         "KL as it was. The source does not say Adam's rate: it is 1e-3, as in its other figures. The KL is analytic "
         "instead of the path derivative.",
