@@ -129,7 +129,8 @@ class PathDerivative(Claim):
             draw_curves(axes[2 * place + 1], groups, "nll", label="training nll")
             for panel in axes[2 * place : 2 * place + 2]:
                 panel.set_title(NAMES[dataset], fontsize=10)
-        panel, ticks = axes[-1], []
+        panel = axes[-1]
+        ticks: list[str] = []
         for dataset, rows in sets.items():
             for when in (START, END):
                 ratios = [_log_ratio(evidence.measured[each.key][when]) for each in rows.where(gradient="path")]
