@@ -82,7 +82,7 @@ class PathDerivative(Claim):
     def measure(self, studies: Mapping[str, Results]) -> dict[str, Any]:
         """The variances of both kinds, where a run with the path derivative began and where it ended."""
         found: dict[str, Any] = {}
-        for each in studies["runs"].where(gradient="path"):
+        for each in studies["runs"].finished.where(gradient="path"):
             assert each.folder is not None
             trained = Record.read(each.folder).load()
             start = build_network(trained.run, build_data(trained.run).train)
@@ -99,7 +99,9 @@ class PathDerivative(Claim):
             gain = differences(by["path"], by["total"], "accuracy", failed=0.0)
             found.append(Check.above(f"{name}: accuracy, path minus total", gain, bound))
             for place in (START, END):
-                ratios = Effect.of(_log_ratio(evidence.measured[each.key][place]) for each in by["path"])
+                measured = (evidence.measured.get(each.key) for each in by["path"])  # not of a run that diverged
+                ratios = Effect.of(math.nan if kinds is None else _log_ratio(kinds[place])
+                                   for kinds in measured)  # fmt: skip
                 words = f"{name}: log10 of the gradient's variance, path minus total, at the {place}"
                 found.append(Check.below(words, ratios))
         return found
@@ -110,7 +112,7 @@ class PathDerivative(Claim):
         heads = [*whole.heads, *(f"variance, {group}s, {place}" for place in (START, END) for group in ("mean", "sd"))]
         lines = []
         for line, (dataset, kind) in zip(whole.rows, evidence.results.group_by("dataset", "gradient"), strict=True):
-            paths = evidence.results.where(dataset=dataset, gradient="path")
+            paths = evidence.results.where(dataset=dataset, gradient="path").finished
             cells = [
                 f"{_geometric([evidence.measured[each.key][place][kind][group] for each in paths]):.3g}"
                 for place in (START, END)
@@ -129,10 +131,13 @@ class PathDerivative(Claim):
             draw_curves(axes[2 * place + 1], groups, "nll", label="training nll")
             for panel in axes[2 * place : 2 * place + 2]:
                 panel.set_title(NAMES[dataset], fontsize=10)
-        panel, ticks = axes[-1], []
+        panel = axes[-1]
+        ticks: list[str] = []
         for dataset, rows in sets.items():
             for when in (START, END):
-                ratios = [_log_ratio(evidence.measured[each.key][when]) for each in rows.where(gradient="path")]
+                ratios = [
+                    _log_ratio(evidence.measured[each.key][when]) for each in rows.where(gradient="path").finished
+                ]
                 panel.plot([len(ticks)] * len(ratios), [10**r for r in ratios], "o", color=INK, alpha=0.6)
                 ticks.append(f"{NAMES[dataset]},\n{when}")
         panel.axhline(1.0, color=INK, linewidth=1, linestyle="--")
@@ -168,7 +173,7 @@ def _log_ratio(variances: Mapping[str, Mapping[str, float]]) -> float:
 
 
 def _geometric(values: list[float]) -> float:
-    return math.exp(sum(math.log(value) for value in values) / len(values))
+    return math.exp(sum(math.log(value) for value in values) / len(values)) if values else math.nan
 
 
 def _groups(results: Results) -> Groups:
