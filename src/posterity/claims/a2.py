@@ -98,11 +98,12 @@ class AdaptiveMethods(Claim):
         "paired by seed, is above 0 in accuracy and below 0 in loss."
     )
     departs = {
-        "cpu": "ResNet-20 with 8, 16 and 32 channels on 2,000 images of CIFAR-10, 8 epochs (6 before the rates are cut), "
-        "batches of 32; neither DenseNet nor CIFAR-100. All rates and decays are the source's, which were chosen "
-        "for 200 epochs of all images: what learns fast has an advantage here. Four seeds instead of one.",
-        "paper": "Three seeds instead of one; a tenth of the training data is held out for the curves; the error after the "
-        "last epoch instead of the lowest on the test data.",
+        "cpu": "ResNet-20 with 8, 16 and 32 channels on 2,000 images of CIFAR-10, 8 epochs (6 before the rates are "
+        "cut), batches of 32; neither DenseNet nor CIFAR-100. All rates and decays are the source's, which "
+        "were chosen for 200 epochs of all images: what learns fast has an advantage here. Four seeds "
+        "instead of one.",
+        "paper": "Three seeds instead of one; a tenth of the training data is held out for the curves; the error "
+        "after the last epoch instead of the lowest on the test data.",
     }
 
     def checks(self, evidence: Evidence) -> list[Check]:

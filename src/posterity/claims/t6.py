@@ -53,10 +53,10 @@ class KLReweighting(Claim):
         "at lam = 0 minus that at 1/2 and at 2 is above -1 %."
     )
     departs = {
-        "cpu": "5,000 images of each data set instead of all, 14 epochs, four seeds where the source shows one run. The "
-        "temperature keeps a datum's share of the KL as it was, and the sds' rate is larger by as much as the steps"
-        " of an epoch are fewer, so that rho gets as far in an epoch. (In a first trial without that the standard "
-        "deviations did not move, and no lam made a difference.)",
+        "cpu": "5,000 images of each data set instead of all, 14 epochs, four seeds where the source shows one "
+        "run. The temperature keeps a datum's share of the KL as it was, and the sds' rate is larger by as "
+        "much as the steps of an epoch are fewer, so that rho gets as far in an epoch. (In a first trial "
+        "without that the standard deviations did not move, and no lam made a difference.)",
         "paper": "Five seeds instead of one; a tenth of the training data is held out for validation.",
     }
 
