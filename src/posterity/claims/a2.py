@@ -98,9 +98,9 @@ class AdaptiveMethods(Claim):
         "paired by seed, is above 0 in accuracy and below 0 in loss."
     )
     departs = {
-        "cpu": "ResNet-20 with 8, 16 and 32 channels on 2,000 images of CIFAR-10, 8 epochs (6 before the rates are "
-        "cut), batches of 32; neither DenseNet nor CIFAR-100. All rates and decays are the source's, which "
-        "were chosen for 200 epochs of all images: what learns fast has an advantage here. Four seeds "
+        "cpu": "ResNet-20, 8 to 32 channels, on 2,000 images of CIFAR-10, 8 epochs (6 before the cut of the "
+        "rates), batches of 32; neither DenseNet nor CIFAR-100. All rates and decays are the source's, "
+        "which were chosen for 200 epochs of all images: what learns fast has an advantage here. Four seeds "
         "instead of one.",
         "paper": "Three seeds instead of one; a tenth of the training data is held out for the curves; the error "
         "after the last epoch instead of the lowest on the test data.",
@@ -150,7 +150,7 @@ def _tasks(results: Results) -> Mapping[str, Results]:
 def _best(rows: Results, metric: str, *, ours: bool) -> str:
     """The optimiser with the best mean, of ours or of the other adaptive ones; one that diverged is not."""
     by = rows.group_by("optimizer")
-    names = [name for name in by if (name in OURS) == ours and name != "sgd"]
+    names: list[str] = [name for name in by if (name in OURS) == ours and name != "sgd"]
     sign = 1 if metric == "accuracy" else -1
     whole = [name for name in names if len(by[name].values(metric)) == len(by[name])] or names
     return max(whole, key=lambda name: sign * by[name].mean(metric))
