@@ -30,7 +30,7 @@ def narrow_in_the_means(lr, lr_sd):
 
 
 def narrow_in_the_sds(lr, lr_sd):
-    return narrow_in_the_means(lr_sd, lr)
+    return 0.4 if abs(lr_sd + 3) < 0.6 and lr < -1 else 0.2
 
 
 @pytest.mark.parametrize(
