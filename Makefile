@@ -4,7 +4,7 @@ BIN := .venv/bin
 BENCH := .venv-bench/bin
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
 
-.PHONY: env demo test check bench quality predictions clean
+.PHONY: env demo reproduce test check bench quality predictions clean
 
 env: .venv/ready
 
@@ -15,6 +15,11 @@ env: .venv/ready
 
 demo: env
 	$(BIN)/posterity demo --out runs/demo
+
+# One claim of the sources, put to the test: make reproduce CLAIM=T6. T4 needs no data and takes half a minute.
+CLAIM ?= T4
+reproduce: env
+	$(BIN)/posterity reproduce $(CLAIM)
 
 test: env
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal

@@ -1,4 +1,6 @@
-"""The tables of the documentation that are made from the schema of a run: `python docs/tables.py` writes them anew.
+"""The tables of README and docs that are made from the schema of a run and from the gallery's evidence.
+
+`python docs/tables.py` writes them anew.
 
 A table stands between <!-- table: NAME --> and <!-- end -->.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from posterity.claims.gallery import stored_pages, summary
 from posterity.experiments import Run
 from posterity.training import Settings
 
@@ -38,7 +41,13 @@ def _table(names: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-TABLES = {"settings": settings_table, "run": run_table}
+def verdicts_table() -> str:
+    """The claims of the sources and what came of them."""
+    return summary(stored_pages(DOCS / "gallery"), "docs/gallery") + "\n"
+
+
+DOCS = Path(__file__).parent
+TABLES = {"settings": settings_table, "run": run_table, "verdicts": verdicts_table}
 
 
 def filled(text: str) -> str:
@@ -48,7 +57,7 @@ def filled(text: str) -> str:
 
 def main() -> None:
     """Write the tables of all pages."""
-    for page in sorted(Path(__file__).parent.glob("*.md")):
+    for page in [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]:
         before = page.read_text(encoding="utf-8")
         if filled(before) != before:
             page.write_text(filled(before), encoding="utf-8")

@@ -13,7 +13,7 @@ import torch
 from posterity import data
 from posterity.claims import claims
 from posterity.claims.evidence import Evidence
-from posterity.claims.gallery import Page, as_markdown, index
+from posterity.claims.gallery import as_markdown, index, stored_pages
 from posterity.core.errors import FetchError, UsageError
 from posterity.experiments import execute
 from posterity.experiments.functions import FUNCTIONS
@@ -40,13 +40,6 @@ class FirstEpoch(Callback):
         raise Enough
 
 
-def page_of(claim):
-    path = GALLERY / f"{claim.id}.json"
-    evidence = Evidence.read(path) if path.exists() else None
-    scale = "cpu" if evidence is None else evidence.scale
-    return Page(claim, scale, evidence, None if evidence is None else claim.verdict(evidence))
-
-
 @each
 def test_evidence_is_of_todays_protocol_and_rule(claim):
     evidence = Evidence.read(GALLERY / f"{claim.id}.json")
@@ -65,7 +58,7 @@ def test_the_file_is_small(claim):
 
 
 def test_pages_are_what_the_evidence_makes():
-    pages = [page_of(claim) for claim in CLAIMS.values()]
+    pages = stored_pages(GALLERY)
     for page in pages:
         assert (GALLERY / f"{page.claim.id}.md").read_text(encoding="utf-8") == as_markdown(page)
     assert (GALLERY / "README.md").read_text(encoding="utf-8") == index(pages)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from posterity.claims.claim import SOURCES, Claim, Table, claims
+from posterity.claims.claim import CPU, SOURCES, Claim, Table, claims
 from posterity.claims.evidence import Evidence
 from posterity.claims.reproduce import EVIDENCE, folder_of
 from posterity.claims.verdict import NOT_REPRODUCED, REPRODUCED, UNDECIDED, Verdict
@@ -28,7 +28,7 @@ from posterity.report.figures import save
 from posterity.storage import write_text
 
 NOT_RUN = "not run"
-MARKS = {REPRODUCED: "✔ reproduced", NOT_REPRODUCED: "✘ not reproduced", UNDECIDED: "? undecided", NOT_RUN: "not run"}
+MARKS = {REPRODUCED: "✔ reproduced", NOT_REPRODUCED: "✘ not reproduced", UNDECIDED: "? undecided", NOT_RUN: "– not run"}
 CHECK_HEADS = ("asked", "found, 95 % interval", "wanted", "outcome")
 
 
@@ -83,24 +83,29 @@ class Page:
 def write_gallery(out: Path, to: Path, *, scale: str) -> dict[str, str]:
     """Write all pages; the verdicts by claim."""
     to.mkdir(parents=True, exist_ok=True)
-    pages = [_page(each, out, to, scale) for each in claims().values()]
+    for each in claims().values():
+        there = folder_of(each, scale, out) / EVIDENCE
+        if there.exists():
+            shutil.copyfile(there, to / f"{each.id}.json")
+    pages = stored_pages(to, scale=scale)
     for page in pages:
+        if page.evidence is not None:
+            save(page.claim.figure(page.evidence), to / f"{page.claim.id}.png")
         write_text(to / f"{page.claim.id}.md", as_markdown(page))
     write_text(to / "README.md", index(pages))
     write_text(to / "gallery.html", as_html(pages, to))
     return {page.claim.id: page.word for page in pages}
 
 
-def _page(claim: Claim, out: Path, to: Path, scale: str) -> Page:
-    """The claim's evidence, taken from its runs where there are any; its figure is drawn anew."""
-    there, stored = folder_of(claim, scale, out) / EVIDENCE, to / f"{claim.id}.json"
-    if there.exists():
-        shutil.copyfile(there, stored)
-    if not stored.exists():
-        return Page(claim, scale, None, None)
-    evidence = Evidence.read(stored)
-    save(claim.figure(evidence), to / f"{claim.id}.png")
-    return Page(claim, evidence.scale, evidence, claim.verdict(evidence))
+def stored_pages(folder: Path, *, scale: str = CPU) -> list[Page]:
+    """All claims with the evidence that lies in `folder`; those without any are of the `scale` that they want."""
+    found = []
+    for each in claims().values():
+        path = folder / f"{each.id}.json"
+        evidence = Evidence.read(path) if path.exists() else None
+        verdict = None if evidence is None else each.verdict(evidence)
+        found.append(Page(each, scale if evidence is None else evidence.scale, evidence, verdict))
+    return found
 
 
 def index(pages: Sequence[Page]) -> str:
@@ -121,6 +126,20 @@ def index(pages: Sequence[Page]) -> str:
             "",
         ]
     )
+
+
+def summary(pages: Sequence[Page], folder: str) -> str:
+    """The verdicts in a few lines, for a README: a row a source, its claims with their marks."""
+    sources: dict[str, list[Page]] = {}
+    for page in pages:
+        sources.setdefault(page.claim.source.partition(",")[0], []).append(page)
+    rows = []
+    for number, own in sources.items():
+        links = ", ".join(f"[{p.claim.id}]({folder}/{p.claim.id}.md) {MARKS[p.word].partition(' ')[0]}" for p in own)
+        rows.append([SOURCES[number], links])
+    counts = {word: sum(page.word == word for page in pages) for word in MARKS}
+    words = ", ".join(f"{MARKS[word].partition(' ')[0]} {word}: {count}" for word, count in counts.items() if count)
+    return "\n".join([*_markdown_table(Table(["source", "claims"], rows)), "", words])
 
 
 def as_markdown(page: Page) -> str:
