@@ -111,7 +111,7 @@ class GroupRates(Claim):
                 part = Results([row for row, own in zip(results, thirds, strict=True) if own == third], results.columns)
                 stable = part.where(lr=lambda lr: lr < STABLE)
                 numbers_of = (f"{len(stable)} of {len(part)}", mean_error(stable, "accuracy"), mean_error(stable, "kl"))
-                shown = ("", "") if third else (f"{width['lr'].mean:.2f}", f"{width['lr_sd'].mean:.2f}")
+                shown = ("", "") if third else tuple(_shown(width[name]) for name in RATES)
                 rows.append([f"{OPTIMIZERS[optimizer]}, {words} third", *numbers_of, *shown])
         heads = ["optimiser, rates of the sds", "lr below 0.1", "accuracy of these", "KL", "width in lr", "in lr_sd"]
         return Table(heads, rows)
@@ -125,6 +125,11 @@ class GroupRates(Claim):
             share=False,
             columns=2,
         )  # fmt: skip
+
+
+def _shown(width: Effect) -> str:
+    """Nothing where too few runs were good."""
+    return "-" if math.isnan(width.mean) else f"{width.mean:.2f}"
 
 
 def widths(results: Results) -> Mapping[str, Effect]:
