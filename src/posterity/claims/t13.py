@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib.figure import Figure
 
 from posterity.claims.claim import Claim, Table, claim
@@ -19,12 +21,12 @@ SAME = 0.01  # accuracies on MNIST that differ by less are alike
 
 # The two groups watch their own number by themselves: means the nll, standard deviations the KL. No floor to speak of.
 PLATEAU = {"schedule": "plateau", "schedule_options": {"patience": 1, "drop": 0.1, "floor": 1e-6}}
-WAYS = [{"run": {"lr": 1e-3, **PLATEAU}}, {"run": {"lr": 1e-3}}, {"run": {"lr": 1e-4}}]
+WAYS: list[dict[str, Any]] = [{"lr": 1e-3, **PLATEAU}, {"lr": 1e-3}, {"lr": 1e-4}]
 
 
-def _cases(*sets: dict[str, object]) -> list[dict[str, dict[str, object]]]:
+def _cases(*sets: dict[str, Any]) -> list[dict[str, Any]]:
     """Each way of training on each data set."""
-    return [{"run": {**data, **way["run"]}} for data in sets for way in WAYS]
+    return [{"run": {**data, **way}} for data in sets for way in WAYS]
 
 
 @claim("T13", source="000, figure 5.11")
