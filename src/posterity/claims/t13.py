@@ -63,9 +63,9 @@ class PlateauByGroup(Claim):
     departs = {
         "cpu": "5,000 images of each data set instead of all, in batches of 20 (more steps for the time), 24 epochs; "
         "the temperature keeps a datum's share of the KL as it was. With a fifth of the source's steps rho starts at "
-        "-5 instead of -10: so the standard deviations reach the prior's size in the first half of the training, as "
-        "in the source, and the schedules have something to react to. The source shows one run of each; here are "
-        "four seeds.",
+        "-5 instead of -10: so the standard deviations can reach the prior's size within the training, as in the "
+        "source, and the schedules have something to react to. The source shows one run of each; here are four "
+        "seeds.",
         "paper": "Four seeds instead of one; a tenth of the training data is held out for validation; the nll that "
         "the schedule follows is that of the training data, which the source does not say.",
     }
