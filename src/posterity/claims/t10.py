@@ -58,8 +58,8 @@ class AlternatingGroups(Claim):
     departs = {
         "cpu": "5,000 images instead of all, in batches of 20 (more steps for the time), 16 epochs, turns of 4 "
         "epochs; the temperature keeps a datum's share of the KL as it was. With fewer steps rho starts at -4 "
-        "instead of -10: so the standard deviations reach the prior's size after a third of the conventional "
-        "training, as in the source. The source shows one run of each; here are five seeds.",
+        "instead of -10: so the standard deviations can reach the prior's size within the conventional "
+        "training, as they can in the source. The source shows one run of each; here are five seeds.",
         "paper": "Turns of 5 epochs; five seeds instead of one; a tenth of the training data is held out for "
         "validation.",
     }

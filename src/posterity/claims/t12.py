@@ -53,10 +53,10 @@ class RatioOfRates(Claim):
     departs = {
         "cpu": "10,000 images instead of all, in batches of 20 (more steps for the time), 12 epochs at 1e-3 alone; "
         "the temperature keeps a datum's share of the KL as it was. With a fifth of the source's steps rho "
-        "starts at -8 instead of -10: so the standard deviations end where they did there, nearly 0 at r = "
-        "0.1, at the prior's size at r = 1. A first trial at the text's rate of 0.01, with one seed and "
-        "before the rule was written, spoke against the claim (36.6 % at r = 1, 16.2 % at r = 0.1); here is "
-        "the caption's.",
+        "starts at -8 instead of -10: so the standard deviations stay nearly 0 at r = 0.1, as there; at r = "
+        "1 they grow much, to a twentieth of the prior's in a trial. A first trial at the text's rate of "
+        "0.01, with one seed and before the rule was written, spoke against the claim (36.6 % at r = 1, "
+        "16.2 % at r = 0.1); here is the caption's.",
         "paper": "Ratios of our choice, at both rates; a tenth of the training data is held out for validation.",
     }
 

@@ -64,8 +64,8 @@ class PlateauByGroup(Claim):
     departs = {
         "cpu": "5,000 images of each data set instead of all, in batches of 20 (more steps for the time), 12 epochs; "
         "the temperature keeps a datum's share of the KL as it was. With an eighth of the source's steps rho starts at "
-        "-4 instead of -10: so the standard deviations reach the prior's size in the first half of the training, as "
-        "in the source, and the schedules have something to react to. The source shows one run of each; here are "
+        "-4 instead of -10: so the standard deviations can reach the prior's size within the training, as in "
+        "the source, and the schedules have something to react to. The source shows one run of each; here are "
         "three seeds.",
         "paper": "Four seeds instead of one; a tenth of the training data is held out for validation; the nll that "
         "the schedule follows is that of the training data, which the source does not say.",
