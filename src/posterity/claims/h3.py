@@ -9,12 +9,11 @@ from posterity.claims.claim import Claim, Table, claim
 from posterity.claims.drawing import groups_table, looks
 from posterity.claims.evidence import Evidence
 from posterity.claims.hwa import BASE, fewer, variational
-from posterity.claims.thesis import SMOKE_RUN
+from posterity.claims.thesis import NAMES, SMOKE_RUN
 from posterity.claims.verdict import Check, differences
 from posterity.experiments.results import Results
 from posterity.report.figures import INK, row
 
-NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "digits": "digits"}
 COVARIANCES = {"snapshot": "diagonal (eq. 4)", "low_rank": "low rank (eq. 5)", "total": "eq. 4 and the sd"}
 METRICS = ("average.nll", "average.accuracy", "average.ece")
 

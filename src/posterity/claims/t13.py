@@ -12,11 +12,10 @@ from matplotlib.figure import Figure
 from posterity.claims.claim import Claim, Table, claim
 from posterity.claims.drawing import Groups, draw_curves, groups_table, legend, panels
 from posterity.claims.evidence import Evidence
-from posterity.claims.thesis import BASE, SMOKE_RUN, fewer
+from posterity.claims.thesis import BASE, NAMES, SMOKE_RUN, fewer
 from posterity.claims.verdict import Check, differences
 from posterity.experiments.results import Results
 
-NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "digits": "digits"}
 SAME = 0.01  # accuracies on MNIST that differ by less are alike
 
 # The two groups watch their own number by themselves: means the nll, standard deviations the KL. No floor to speak of.

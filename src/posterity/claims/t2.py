@@ -10,12 +10,11 @@ from matplotlib.figure import Figure
 from posterity.claims.claim import Claim, Table, claim
 from posterity.claims.drawing import Groups, draw_curves, groups_table, legend
 from posterity.claims.evidence import Evidence
-from posterity.claims.thesis import BASE, FREQUENTIST, SMOKE_RUN, as_far, fewer
+from posterity.claims.thesis import BASE, FREQUENTIST, NAMES, SMOKE_RUN, as_far, fewer
 from posterity.claims.verdict import Check, Effect, differences
 from posterity.experiments.results import Results
 from posterity.report.figures import row
 
-NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "digits": "digits"}
 KINDS = {"point": "frequentist", "mean_field": "Bayesian"}
 
 

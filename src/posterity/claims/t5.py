@@ -20,7 +20,7 @@ from posterity.bayesian import BayesianModule
 from posterity.claims.claim import Claim, Table, claim
 from posterity.claims.drawing import Groups, draw_curves, groups_table, legend
 from posterity.claims.evidence import Evidence
-from posterity.claims.thesis import BASE, SMOKE_RUN, as_far, fewer
+from posterity.claims.thesis import BASE, NAMES, SMALL, SMOKE_RUN, WHOLE
 from posterity.claims.verdict import Check, Effect, differences
 from posterity.experiments.build import build_data, build_network
 from posterity.experiments.record import Record
@@ -29,7 +29,6 @@ from posterity.experiments.run import Run
 from posterity.objectives import gradient_variance
 from posterity.report.figures import INK, row
 
-NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "digits": "digits"}
 KINDS = {"total": "total, with the score", "path": "path alone"}
 NO_WORSE = 0.01
 DRAWS = 40
@@ -49,16 +48,13 @@ class PathDerivative(Claim):
     studies = {
         "runs": {
             "run": BASE,
-            "cases": [{"run": {"dataset": "mnist", "epochs": 50}}, {"run": {"dataset": "cifar10", "epochs": 50}}],
+            "cases": WHOLE,
             "axes": {"gradient": ["total", "path"]},
             "seeds": 5,
             "scales": {
                 "paper": {},
                 "cpu": {
-                    "cases": [
-                        {"run": fewer("mnist", 5000, epochs=14, lr_ratio=as_far("mnist", 5000))},
-                        {"run": fewer("cifar10", 5000, epochs=14, lr_ratio=as_far("cifar10", 5000))},
-                    ],
+                    "cases": SMALL,
                     "samples": 8,
                 },
                 "smoke": {"cases": [{}], "run": SMOKE_RUN, "seeds": 2, "samples": 2},

@@ -7,12 +7,11 @@ from matplotlib.figure import Figure
 from posterity.claims.claim import Claim, Table, claim
 from posterity.claims.drawing import Groups, draw_curves, groups_table, legend
 from posterity.claims.evidence import Evidence
-from posterity.claims.thesis import BASE, SMOKE_RUN, as_far, fewer
+from posterity.claims.thesis import BASE, NAMES, SMALL, SMOKE_RUN, WHOLE
 from posterity.claims.verdict import Check, differences
 from posterity.experiments.results import Results
 from posterity.report.figures import row
 
-NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "digits": "digits"}
 SAME = 0.02  # accuracies that differ by less are alike
 
 
@@ -29,16 +28,13 @@ class KLReweighting(Claim):
     studies = {
         "runs": {
             "run": BASE,
-            "cases": [{"run": {"dataset": "mnist", "epochs": 50}}, {"run": {"dataset": "cifar10", "epochs": 50}}],
+            "cases": WHOLE,
             "axes": {"kl_decay": [0.0, 0.5, 1.0, 2.0]},
             "seeds": 5,
             "scales": {
                 "paper": {},
                 "cpu": {
-                    "cases": [
-                        {"run": fewer("mnist", 5000, epochs=14, lr_ratio=as_far("mnist", 5000))},
-                        {"run": fewer("cifar10", 5000, epochs=14, lr_ratio=as_far("cifar10", 5000))},
-                    ],
+                    "cases": SMALL,
                     "seeds": 3,
                     "samples": 8,
                 },

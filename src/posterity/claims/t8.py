@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from posterity.claims.claim import Claim, Table, claim
 from posterity.claims.draws import GUESSING, SEED, Floats, Places, numbers, resampled
 from posterity.claims.evidence import Evidence
-from posterity.claims.t6 import NAMES
-from posterity.claims.thesis import BASE, SMOKE_RUN, fewer
+from posterity.claims.thesis import BASE, NAMES, SMOKE_RUN, fewer
 from posterity.claims.verdict import Check, Effect
 from posterity.experiments.landscape import Landscape, landscape
 from posterity.experiments.results import Results

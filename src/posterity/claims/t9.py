@@ -9,8 +9,7 @@ from posterity.claims.claim import Claim, Table, claim
 from posterity.claims.drawing import groups_table
 from posterity.claims.draws import CHANCE, SEED, Floats, means_apart, numbers, rank_correlation
 from posterity.claims.evidence import Evidence
-from posterity.claims.t6 import NAMES
-from posterity.claims.thesis import BASE, SMOKE_RUN, fewer
+from posterity.claims.thesis import BASE, NAMES, SMOKE_RUN, fewer
 from posterity.claims.verdict import Check
 from posterity.experiments.landscape import landscape
 from posterity.experiments.results import Results

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 ROWS = {"mnist": 60_000, "cifar10": 50_000}
+NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "digits": "digits"}
 
 BASE: dict[str, Any] = {
     "model": "lenet5",
@@ -73,3 +74,8 @@ def as_far(dataset: str, rows: int, *, shorter: float = 1.0) -> float:
     fewer too, `shorter` times, it gets as far in the whole training.
     """
     return round(shorter * ROWS[dataset] / rows, 3)
+
+
+# Both data sets, as in the source, and smaller: cases of a study.
+WHOLE: list[dict[str, Any]] = [{"run": {"dataset": name, "epochs": 50}} for name in ROWS]
+SMALL: list[dict[str, Any]] = [{"run": fewer(name, 5000, epochs=14, lr_ratio=as_far(name, 5000))} for name in ROWS]
