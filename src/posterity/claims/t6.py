@@ -5,12 +5,11 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from posterity.claims.claim import Claim, Table, claim
-from posterity.claims.drawing import Groups, draw_curves, groups_table, legend
+from posterity.claims.drawing import Groups, draw_curves, groups_table, legend, panels
 from posterity.claims.evidence import Evidence
 from posterity.claims.thesis import BASE, NAMES, SMALL, SMOKE_RUN, WHOLE
 from posterity.claims.verdict import Check, differences
 from posterity.experiments.results import Results
-from posterity.report.figures import row
 
 SAME = 0.02  # accuracies that differ by less are alike
 
@@ -79,12 +78,12 @@ class KLReweighting(Claim):
     def figure(self, evidence: Evidence) -> Figure:
         """Accuracy, nll and KL by epoch, as the source's; a row of panels a data set."""
         sets = evidence.results.group_by("dataset")
-        figure, axes = row(3 * len(sets), width=3.2, height=3.2)
-        for place, (dataset, rows) in enumerate(sets.items()):
+        figure, grid = panels(len(sets), 3, width=3.9, height=2.9)
+        for line, (dataset, rows) in zip(grid, sets.items(), strict=True):
             groups = {f"lam = {lam:g}": each for lam, each in rows.group_by("kl_decay").items()}
-            for panel, number in zip(axes[3 * place :], ("val_accuracy", "nll", "kl"), strict=False):
-                draw_curves(panel, groups, number)
-                panel.set_title(NAMES[dataset], fontsize=10)
+            for axes, number in zip(line, ("val_accuracy", "nll", "kl"), strict=True):
+                draw_curves(axes, groups, number)
+                axes.set_title(NAMES[dataset], fontsize=10)
         legend(figure)
         return figure
 
