@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from small import Descent
 
-from posterity.claims import gallery
+from posterity import data
+from posterity.claims import claims, gallery
 from posterity.claims.evidence import Evidence
 from posterity.claims.reproduce import judge, reproduce
 from posterity.core.errors import CorruptFileError, PosterityError, UsageError
 from posterity.experiments import worker
 from posterity.experiments.results import Results
 from posterity.experiments.row import Row
+
+
+described = data.describe()
 
 
 @pytest.fixture
@@ -44,6 +49,13 @@ def test_an_item_that_failed_is_no_evidence(tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "FUNCTIONS", {})
     with pytest.raises(PosterityError, match="6 of 6 items of T0-descent failed"):
         reproduce(Descent(), "cpu", out=tmp_path)
+
+
+def test_data_that_are_not_there_are_asked_for_before_the_first_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "describe", lambda: [replace(info, available=False) for info in described])
+    with pytest.raises(UsageError, match=r"T6 needs cifar10 and mnist.*posterity data fetch mnist"):
+        reproduce(claims()["T6"], "cpu", out=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_evidence_holds_what_it_was_made_of(found):

@@ -14,10 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from posterity import data
 from posterity.claims.claim import Claim
 from posterity.claims.evidence import Evidence, about
 from posterity.claims.verdict import Verdict
-from posterity.core.errors import PosterityError
+from posterity.core.errors import PosterityError, UsageError
 from posterity.experiments.results import Results
 from posterity.experiments.row import FAILED
 from posterity.experiments.study import Study
@@ -56,6 +57,7 @@ def reproduce(
     """Do what is left of a claim's studies, judge it, and write its files."""
     folder = folder_of(claim, scale, out)
     planned = claim.planned(scale)
+    _refuse_missing_data(claim, planned)
     folder.mkdir(parents=True, exist_ok=True)
     studies = {name: _sweep(study, folder / name, workers, progress, say) for name, study in planned.items()}
     spent = read_json(folder / TIME).get("seconds", 0.0)
@@ -100,6 +102,16 @@ def _sweep(study: Study, folder: Path, workers: int, progress: bool, say: Callab
         )
     say(f"{study.name}: {len(results)} items in {folder}")
     return results
+
+
+def _refuse_missing_data(claim: Claim, planned: Mapping[str, Study]) -> None:
+    """Before the first run: what needs data that are not there would fail in each of them."""
+    settings = [item.config for study in planned.values() for item in study.items.values()]
+    needed = {config.get("dataset") for config in settings} | {name for s in planned.values() for name in s.ood}
+    missing = [info.name for info in data.describe() if info.name in needed and not info.available]
+    if missing:
+        commands = ", ".join(f"posterity data fetch {name}" for name in missing)
+        raise UsageError(f"{claim.id} needs {' and '.join(missing)}, not on this machine yet: {commands}")
 
 
 def _plain(measured: Mapping[str, Any]) -> dict[str, Any]:
