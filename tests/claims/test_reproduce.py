@@ -18,7 +18,6 @@ from posterity.experiments import worker
 from posterity.experiments.results import Results
 from posterity.experiments.row import Row
 
-
 described = data.describe()
 
 
