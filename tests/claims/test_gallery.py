@@ -17,6 +17,7 @@ from posterity.claims.gallery import as_markdown, index, stored_pages
 from posterity.core.errors import FetchError, UsageError
 from posterity.experiments import execute
 from posterity.experiments.functions import FUNCTIONS
+from posterity.experiments.kept_data import keep_data
 from posterity.experiments.row import FINISHED, flat
 from posterity.training import Callback
 
@@ -24,6 +25,13 @@ GALLERY = Path(__file__).parents[2] / "docs" / "gallery"
 CLAIMS = claims()
 STORED = {number: claim for number, claim in CLAIMS.items() if (GALLERY / f"{number}.json").exists()}
 each = pytest.mark.parametrize("claim", STORED.values(), ids=STORED)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept_data():
+    """MNIST and CIFAR-10 are read once."""
+    with keep_data():
+        yield
 
 
 class Enough(Exception):
