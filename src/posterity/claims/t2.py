@@ -80,7 +80,7 @@ class PlainTraining(Claim):
 
     def table(self, evidence: Evidence) -> Table:
         """A row a data set and kind."""
-        return groups_table(_groups(evidence.results), ("accuracy", "nll", "ece", "kl"), head="data, network")
+        return groups_table(_groups(evidence.results), ("accuracy", "nll", "ece"), head="data, network")
 
     def figure(self, evidence: Evidence) -> Figure:
         """Validation accuracy by epoch, a panel a data set, as the source's; beside it the training nll."""
