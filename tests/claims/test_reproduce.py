@@ -13,7 +13,7 @@ from posterity import data
 from posterity.claims import claims, gallery
 from posterity.claims.evidence import Evidence
 from posterity.claims.reproduce import judge, reproduce
-from posterity.core.errors import CorruptFileError, PosterityError, UsageError
+from posterity.core.errors import CorruptFileError, FetchError, PosterityError, UsageError
 from posterity.experiments import worker
 from posterity.experiments.results import Results
 from posterity.experiments.row import Row
@@ -50,10 +50,18 @@ def test_an_item_that_failed_is_no_evidence(tmp_path, monkeypatch):
         reproduce(Descent(), "cpu", out=tmp_path)
 
 
-def test_data_that_are_not_there_are_asked_for_before_the_first_run(tmp_path, monkeypatch):
+def test_data_that_are_not_there_are_fetched_before_the_first_run(tmp_path, monkeypatch):
+    asked = []
+
+    def fetch(name, *, progress):
+        asked.append(name)
+        raise FetchError("no network")
+
     monkeypatch.setattr(data, "describe", lambda: [replace(info, available=False) for info in described])
-    with pytest.raises(UsageError, match=r"T6 needs cifar10 and mnist.*posterity data fetch mnist"):
+    monkeypatch.setattr(data, "fetch", fetch)
+    with pytest.raises(FetchError, match="no network"):
         reproduce(claims()["T6"], "cpu", out=tmp_path / "runs")
+    assert asked == ["cifar10"]
     assert not (tmp_path / "runs").exists()
 
 

@@ -100,7 +100,7 @@ class AdaBayesRates(Claim):
         s2 = evidence.results[0].metrics["s2"]
         _draw_theory(left, evidence.results, s2)
         seeds = evidence.results.group_by("seed")
-        for (seed, rows), (_, colour) in zip(seeds.items(), looks([str(s) for s in seeds]).values(), strict=True):
+        for (seed, rows), (style, colour) in zip(seeds.items(), looks([str(s) for s in seeds]).values(), strict=True):
             records = rows[0].history
             place, middle, low, high, weights = (
                 np.array([r[name] for r in records]) for name in ("place", "rate", "rate_low", "rate_high", "weights")
@@ -110,7 +110,16 @@ class AdaBayesRates(Claim):
             label = "measured: median and deciles of a bin" if seed == next(iter(seeds)) else None
             left.errorbar(x, rate, yerr=bars, linestyle="", marker="o", markersize=4, color=INK, alpha=0.7,
                           elinewidth=1, label=label)  # fmt: skip
-            right.plot(x, weights, color=colour, marker="o", markersize=3.5, linewidth=1.5, label=f"seed {seed}")
+            right.plot(
+                x,
+                weights,
+                color=colour,
+                linestyle=style,
+                marker="o",
+                markersize=3.5,
+                linewidth=1.5,
+                label=f"seed {seed}",
+            )
         label = "Adam's rate  eta / sqrt(<g²>)"
         left.set(xscale="log", yscale="log", xlabel=label, ylabel="AdaBayes' rate  s2_post")
         right.set(xscale="log", yscale="log", xlabel=label, ylabel="weights in a bin")

@@ -62,8 +62,9 @@ class AdaBayesLimits(Claim):
         "neither of them."
     )
     departs = {
-        "cpu": "The source derives the limits; here they are measured, with PyTorch's own optimisers. Its SGD averages "
-        "gradients without bias: PyTorch's, which sums them, has the rate lr_sgd (1 - b1) / (1 - b1^t) at step t.",
+        "cpu": "The source derives the limits; here they are measured, with PyTorch's own optimisers. The source's "
+        "SGD averages gradients without bias: PyTorch's, which sums them, has the rate lr_sgd (1 - b1) / (1 "
+        "- b1^t) at step t.",
         "paper": "As at scale cpu, with more weights and steps.",
     }
 
@@ -101,7 +102,9 @@ class AdaBayesLimits(Claim):
             order = "distance" + ("²" if ORDERS[limit] == 2 else "")
             axes.plot(places, line, color=INK, linestyle="--", linewidth=1.2, label=f"proportional to {order}")
             axes.plot(places, means, color=BLUE, marker="o", markersize=4.5, linestyle="", label="measured")
-            axes.set(xscale="log", yscale="log", xlabel=AXES[limit], ylabel="largest deviation / length of the path")
+            axes.set(
+                xscale="log", yscale="log", xlabel=AXES[limit], ylabel="largest deviation / largest way of a weight"
+            )
             axes.set_title(f"Distance from {NAMES[limit]}", fontsize=11, color=INK, pad=22)
             legend_above(axes)
         return figure

@@ -40,6 +40,16 @@ def draw_curves(axes: Axes, groups: Groups, number: str, *, label: str | None = 
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
 
 
+def zoom(axes: Axes, *, after: float) -> None:
+    """Limits by what the lines are beyond a place: a first epoch may be far from all others."""
+    lines = [np.asarray(line.get_ydata())[np.asarray(line.get_xdata()) > after] for line in axes.get_lines()]
+    values = np.concatenate(lines) if lines else np.array([])
+    values = values[np.isfinite(values)]
+    if len(values):
+        room = 0.1 * float(np.ptp(values)) + 1e-9
+        axes.set_ylim(values.min() - room, values.max() + room)
+
+
 def draw_over(axes: Axes, groups: Groups, setting: str, metric: str, *, label: str | None = None) -> None:
     """The mean of a metric over a numerical setting, a line a group, with bars of one sd."""
     for (name, rows), (style, colour) in zip(groups.items(), looks(list(groups)).values(), strict=True):
@@ -70,7 +80,7 @@ def legend(figure: Figure, *, columns: int = 4) -> None:
 
 def groups_table(groups: Groups, metrics: Sequence[str], *, head: str = "") -> Table:
     """A row a group: how many runs, and each metric's mean ± standard error over them."""
-    heads = [head, "runs", *(said(metric) for metric in metrics)]
+    heads = [head, "runs", *(said(metric).replace("average.", "average's ") for metric in metrics)]
     return Table(heads, [[name, str(len(rows)), *(mean_error(rows, m) for m in metrics)]
                          for name, rows in groups.items()])  # fmt: skip
 

@@ -124,6 +124,8 @@ def index(pages: Sequence[Page]) -> str:
             "",
             *_markdown_table(Table(["", "claim", "source", "verdict"], rows)),
             "",
+            *(f"- {number}: {words}" for number, words in SOURCES.items()),
+            "",
         ]
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from posterity.claims.claim import Claim, Table, claim
-from posterity.claims.drawing import draw_curves, groups_table, legend
+from posterity.claims.drawing import draw_curves, groups_table, legend, zoom
 from posterity.claims.evidence import Evidence
 from posterity.claims.hwa import (
     ANNEALING,
@@ -117,5 +117,6 @@ class ConvergenceOnMNIST(Claim):
         figure, axes = row(2, width=5.4, height=3.6)
         for panel, number in zip(axes, ("nll", "accuracy"), strict=True):
             draw_curves(panel, methods(evidence.results), f"val_{number}", label=f"held-out {number}")
+            zoom(panel, after=2)
         legend(figure)
         return figure

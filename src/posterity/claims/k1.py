@@ -67,8 +67,9 @@ class UntemperedWidth(Claim):
         f"below {SMALL} nats. Where the ascent began at a fitted q, the KL at the widest network is below this, too."
     )
     departs = {
-        "cpu": "The source proves it and shows no experiment. Here: 40 and 200 data of a sine with Gaussian noise, 4 "
-        "to 1024 neurons, five seeds for data and start; the best of several ascents of L-BFGS stands for the optimum.",
+        "cpu": "The source proves it and shows no experiment. Here: 40 and 200 data of a sine with Gaussian noise, "
+        "4 to 1024 neurons, five seeds for data and start; the best of up to four ascents of L-BFGS stands "
+        "for the optimum, of one at 256 and 1024 neurons.",
         "paper": "As the smaller scale, with 40 and 400 data, up to 16384 neurons and twenty seeds.",
     }
 

@@ -18,7 +18,7 @@ from posterity import data
 from posterity.claims.claim import Claim
 from posterity.claims.evidence import Evidence, about
 from posterity.claims.verdict import Verdict
-from posterity.core.errors import PosterityError, UsageError
+from posterity.core.errors import PosterityError
 from posterity.experiments.results import Results
 from posterity.experiments.row import FAILED
 from posterity.experiments.study import Study
@@ -57,7 +57,7 @@ def reproduce(
     """Do what is left of a claim's studies, judge it, and write its files."""
     folder = folder_of(claim, scale, out)
     planned = claim.planned(scale)
-    _refuse_missing_data(claim, planned)
+    _fetch_data(planned, progress, say)
     folder.mkdir(parents=True, exist_ok=True)
     studies = {name: _sweep(study, folder / name, workers, progress, say) for name, study in planned.items()}
     spent = read_json(folder / TIME).get("seconds", 0.0)
@@ -104,14 +104,14 @@ def _sweep(study: Study, folder: Path, workers: int, progress: bool, say: Callab
     return results
 
 
-def _refuse_missing_data(claim: Claim, planned: Mapping[str, Study]) -> None:
-    """Before the first run: what needs data that are not there would fail in each of them."""
+def _fetch_data(planned: Mapping[str, Study], progress: bool, say: Callable[[str], None]) -> None:
+    """Before the first run: what needs data that cannot be had would fail in each of them."""
     settings = [item.config for study in planned.values() for item in study.items.values()]
     needed = {config.get("dataset") for config in settings} | {name for s in planned.values() for name in s.ood}
-    missing = [info.name for info in data.describe() if info.name in needed and not info.available]
-    if missing:
-        commands = ", ".join(f"posterity data fetch {name}" for name in missing)
-        raise UsageError(f"{claim.id} needs {' and '.join(missing)}, not on this machine yet: {commands}")
+    for info in data.describe():
+        if info.name in needed and not info.available:
+            say(f"fetching {info.name}")
+            data.fetch(info.name, progress=progress)
 
 
 def _plain(measured: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,13 +16,14 @@ from posterity.claims.verdict import Check, Effect, differences
 from posterity.experiments.results import Results
 from posterity.experiments.row import Row
 from posterity.optim.regions import robust_rates
-from posterity.report.figures import COLOURS, INK, figure_legend, row
+from posterity.report.figures import INK, figure_legend, row
 
 CURVATURES = (0.5, 1.0, 2.0)
 MOMENTA = (0.1, 0.5, 0.9)
 INSIDE = (0.05, 0.5, 0.95)  # places between the lowest and the highest robust rate
 BELOW, ABOVE = 0.25, 1.1  # times the lowest, and times the highest
 STEPS = 400
+SHADES = ("#222222", "#777777", "#AAAAAA")  # of curvatures: colours are the schedules'
 SAME = 0.03  # factors a step that differ by less are equal: the error swings on its way
 FALLING = ("step", "cosine", "polynomial", "plateau")
 SHOWN = ("cyclic", "one-cycle")
@@ -119,6 +120,7 @@ class RatesAndSchedules(Claim):
         draw_curves(axes[1], groups, "rate")
         draw_curves(axes[2], groups, "excess", label="excess loss")
         axes[2].set_yscale("log")
+        axes[2].set_ylim(1e-6, 10)
         for collection in (*axes[1].collections, *axes[2].collections):
             collection.set_visible(False)  # bands of one sd leave a logarithmic axis
         figure_legend(figure, axes[1].get_legend_handles_labels()[0], columns=7)
@@ -137,7 +139,7 @@ def _slower(each: Row) -> float:
 
 def _draw_regions(axes: Axes, descents: Results) -> None:
     momentum = np.linspace(0, 1, 200)
-    for colour, (curvature, rows) in zip(COLOURS, descents.group_by("curvature").items(), strict=False):
+    for colour, (curvature, rows) in zip(SHADES, descents.group_by("curvature").items(), strict=False):
         low, high = robust_rates(momentum, curvature)
         axes.fill_between(momentum, low, high, color=colour, alpha=0.2, linewidth=0)
         axes.plot(momentum, high, color=colour, linewidth=1.5, label=f"h = {curvature:g}")
@@ -145,6 +147,6 @@ def _draw_regions(axes: Axes, descents: Results) -> None:
         for each in rows:
             marker = "o" if abs(_slower(each)) < SAME else "x"
             axes.plot(each.config["momentum"], each.config["lr"], marker, color=colour, markersize=5)
-    axes.set(xlabel="momentum mu", ylabel="rate", yscale="log", ylim=(5e-4, 20))
+    axes.set(xlabel="momentum mu", ylabel="rate", yscale="log", ylim=(2e-4, 20))
     axes.set_title("o: the error falls by sqrt(mu) a step   x: it does not", fontsize=9, color=INK)
     axes.legend(loc="lower left", fontsize=9, frameon=False)
