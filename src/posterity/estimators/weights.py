@@ -64,7 +64,8 @@ class _Tensors(torch.autograd.Function):
         means, sds = inputs[:count], inputs[count:]
         ctx.save_for_backward(*sds)
         ctx.set_materialize_grads(False)
-        ctx.weights = weights
+        # Not the weights themselves: they hold what is returned here, and so would be held by it for good.
+        ctx.entries, ctx.noises, ctx.perturbs = weights.entries, weights.noises, weights.perturbs
         spreads = [sd.square() if n is None else sd * n for sd, n in zip(sds, weights.noises, strict=True)]
         nothing = means[0].new_tensor(math.nan)  # takes no memory, however often it is repeated
         shaped = [e.view(v.detach()) for v, e in zip((*means, *spreads), 2 * weights.entries, strict=True)]
@@ -73,15 +74,14 @@ class _Tensors(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        weights: PassWeights = ctx.weights
-        count = len(weights.entries)
-        flats = [None if g is None else e.flat(g) for g, e in zip(grads, 3 * weights.entries, strict=True)]
+        count = len(ctx.entries)
+        flats = [None if g is None else e.flat(g) for g, e in zip(grads, 3 * ctx.entries, strict=True)]
         to_means, to_sds = [], []
         for place, sd in enumerate(ctx.saved_tensors):
             by_mean, by_spread, by_sample = flats[place::count]
-            noise = weights.noises[place]
+            noise = ctx.noises[place]
             to_means.append(_sum(by_mean, by_sample))
-            if weights.perturbs:
+            if ctx.perturbs:
                 by_noise, to_sd = _sum(by_spread, by_sample), None
             else:
                 by_noise = by_sample
