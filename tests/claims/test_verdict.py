@@ -112,6 +112,13 @@ def test_a_run_that_diverged_counts_as_said_or_decides_nothing():
     assert differences(ours, theirs, "accuracy", failed=0.1).mean == pytest.approx((0.4 - 0.4) / 2)
 
 
+def test_runs_that_are_the_same_have_tried_nothing():
+    found = differences(Results(rows([0.9, 0.5])), Results(rows([0.9, 0.5])), "accuracy")
+    assert Check.above("", found).outcome == Check.within("", found, -0.1, 0.1).outcome == OPEN
+    one_differs = differences(Results(rows([0.9, 0.5])), Results(rows([0.9, 0.500001])), "accuracy")
+    assert Check.within("", one_differs, -0.1, 0.1).outcome == HOLDS
+
+
 def test_other_seeds_make_no_pairs():
     with pytest.raises(UsageError, match="no pairs"):
         differences(Results(rows([0.9, 0.8])), Results(rows([0.9])), "accuracy")

@@ -109,12 +109,14 @@ class Verdict:
 def differences(ours: Results, theirs: Results, metric: str, *, failed: float | None = None) -> Effect:
     """The metric of one group minus that of another, paired by seed and averaged over what else varies.
 
-    A run without the metric (it diverged) counts as `failed`, or leaves the effect without bounds.
+    A run without the metric (it diverged) counts as `failed`, or leaves the effect without bounds. So do runs that are
+    the same in every seed: what was to make a difference never came into play, and nothing was tried.
     """
     one, other = (_by_seed(group, metric, failed) for group in (ours, theirs))
     if one.keys() != other.keys():
         raise UsageError(f"seeds {sorted(one)} and {sorted(other)} make no pairs")
-    return Effect.of(one[seed] - other[seed] for seed in one)
+    found = [one[seed] - other[seed] for seed in one]
+    return Effect.of(found) if any(found) else Effect(0.0, -math.inf, math.inf, len(found))
 
 
 def over_seeds(group: Results, metric: str, *, failed: float | None = None) -> Effect:
