@@ -57,6 +57,7 @@ def test_what_has_no_interval_decides_nothing(values):
     found = Effect.of(values)
     assert Check.above("", found).outcome == Check.below("", found).outcome == OPEN
     assert Check.within("", found, -10, 10).outcome == OPEN
+    assert str(found).endswith(", no interval")
 
 
 @pytest.mark.parametrize(

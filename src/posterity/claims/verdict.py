@@ -55,6 +55,8 @@ class Effect:
         """Mean and interval, to four digits."""
         if self.low == self.high:
             return f"{self.mean:.4g}"
+        if math.isinf(self.high):
+            return f"{self.mean:.4g}, no interval"
         return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
