@@ -98,7 +98,7 @@ class AdaptiveMethods(Claim):
         "paired by seed, is above 0 in accuracy and below 0 in loss."
     )
     departs = {
-        "cpu": "ResNet-20, 8 to 32 channels, on 2,000 images of CIFAR-10, 6 epochs (4 before the cut of the "
+        "cpu": "ResNet-20, 8 to 32 channels, on 2,000 images of CIFAR-10, 6 epochs (5 before the cut of the "
         "rates), batches of 32; neither DenseNet nor CIFAR-100. All rates and decays are the source's, "
         "which were chosen for 200 epochs of all images: what learns fast has an advantage here. Three "
         "seeds instead of one.",
