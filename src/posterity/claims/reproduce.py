@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -52,14 +52,13 @@ def reproduce(
     out: Path = OUT,
     workers: int = 1,
     progress: bool = False,
-    say: Callable[[str], None] = lambda words: None,
 ) -> Reproduction:
     """Do what is left of a claim's studies, judge it, and write its files."""
     folder = folder_of(claim, scale, out)
     planned = claim.planned(scale)
-    _fetch_data(planned, progress, say)
+    _fetch_data(planned, progress)
     folder.mkdir(parents=True, exist_ok=True)
-    studies = {name: _sweep(study, folder / name, workers, progress, say) for name, study in planned.items()}
+    studies = {name: _sweep(study, folder / name, workers, progress) for name, study in planned.items()}
     spent = read_json(folder / TIME).get("seconds", 0.0)
     digests = {name: study.digest for name, study in planned.items()}
     facts = {**about(spent, digests), "rule": claim.rule_digest(), "workers": workers}
@@ -85,7 +84,7 @@ def as_json(claim: Claim, verdict: Verdict) -> dict[str, Any]:
     return {"claim": claim.id, "verdict": verdict.word, "checks": checks}
 
 
-def _sweep(study: Study, folder: Path, workers: int, progress: bool, say: Callable[[str], None]) -> Results:
+def _sweep(study: Study, folder: Path, workers: int, progress: bool) -> Results:
     """The study's results; diverging is one of them, failing is an error: a claim is not judged by what is left."""
     began = time.monotonic()
     try:
@@ -100,17 +99,15 @@ def _sweep(study: Study, folder: Path, workers: int, progress: bool, say: Callab
         raise PosterityError(
             f"{len(failed)} of {len(results)} items of {study.name} failed, such as: {failed[0].error}"
         )
-    say(f"{study.name}: {len(results)} items in {folder}")
     return results
 
 
-def _fetch_data(planned: Mapping[str, Study], progress: bool, say: Callable[[str], None]) -> None:
+def _fetch_data(planned: Mapping[str, Study], progress: bool) -> None:
     """Before the first run: what needs data that cannot be had would fail in each of them."""
     settings = [item.config for study in planned.values() for item in study.items.values()]
     needed = {config.get("dataset") for config in settings} | {name for s in planned.values() for name in s.ood}
     for info in data.describe():
         if info.name in needed and not info.available:
-            say(f"fetching {info.name}")
             data.fetch(info.name, progress=progress)
 
 

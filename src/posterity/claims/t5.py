@@ -26,7 +26,7 @@ from posterity.experiments.build import build_data, build_network
 from posterity.experiments.record import Record
 from posterity.experiments.results import Results
 from posterity.experiments.run import Run
-from posterity.objectives import gradient_variance
+from posterity.experiments.variance_study import batch_variances
 from posterity.report.figures import INK, row
 
 KINDS = {"total": "total, with the score", "path": "path alone"}
@@ -145,21 +145,7 @@ class PathDerivative(Claim):
 
 def _variances(run: Run, net: BayesianModule) -> dict[str, dict[str, float]]:
     """By kind of gradient and group of parameters, on the first batch of the training data."""
-    train = build_data(run).train
-    rows = min(run.batch_size, len(train))
-    assert net.likelihood is not None
-    measured = gradient_variance(
-        net,
-        net.likelihood,
-        train.x[:rows],
-        train.y[:rows],
-        num_data=len(train),
-        draws=DRAWS,
-        estimators=["sample"],
-        gradients=list(KINDS),
-        temperature=run.temperature_rule.settled.bind(net, len(train))(0.0),
-        seed=run.seed,
-    )
+    measured = batch_variances(run, net, draws=DRAWS, estimators=["sample"], gradients=list(KINDS))
     return {each.gradient: each.variance for each in measured}
 
 

@@ -45,10 +45,24 @@ def study_variance(given: dict[str, Any], *, draws: int = DRAWS, trained: Path |
     check_estimate(run.estimator, run.gradient, run.baseline if "baseline" in given else None, run.samples)
     if "baseline" in given and run.baseline != LEAVE_ONE_OUT:
         raise UsageError(f"a {run.baseline} baseline changes from step to step: only {LEAVE_ONE_OUT} is measured")
-    train = build_data(run).train
+    results = batch_variances(
+        run,
+        net,
+        draws=draws,
+        estimators=[run.estimator] if "estimator" in given else ESTIMATORS,
+        gradients=[run.gradient] if run.gradient and "gradient" in given else GRADIENTS,
+    )
+    kept = [r for r in results if "baseline" not in given or r.baseline == run.baseline]
+    return VarianceStudy(run, _rows(run), draws, kept)
+
+
+def batch_variances(
+    run: Run, net: BayesianModule, *, draws: int, estimators: Collection[str], gradients: Collection[str]
+) -> list[GradientVariance]:
+    """Of a network that is the run's, on the first batch of its training data."""
+    train, rows = build_data(run).train, _rows(run)
     assert net.likelihood is not None
-    rows = min(run.batch_size, len(train))
-    results = gradient_variance(
+    return gradient_variance(
         net,
         net.likelihood,
         train.x[:rows],
@@ -56,13 +70,15 @@ def study_variance(given: dict[str, Any], *, draws: int = DRAWS, trained: Path |
         num_data=len(train),
         draws=draws,
         samples=run.samples,
-        estimators=[run.estimator] if "estimator" in given else ESTIMATORS,
-        gradients=[run.gradient] if run.gradient and "gradient" in given else GRADIENTS,
+        estimators=estimators,
+        gradients=gradients,
         temperature=run.temperature_rule.settled.bind(net, len(train))(0.0),
         seed=run.seed,
     )
-    kept = [r for r in results if "baseline" not in given or r.baseline == run.baseline]
-    return VarianceStudy(run, rows, draws, kept)
+
+
+def _rows(run: Run) -> int:
+    return min(run.batch_size, len(build_data(run).train))
 
 
 def _network(given: dict[str, Any], trained: Path | None) -> tuple[Run, BayesianModule]:
