@@ -134,7 +134,8 @@ def cost(cell: Cell, method: str) -> float:
     sizes = {"gap": 100, "two-moons": 400, "diabetes": 353, "digits": 1437, "mnist": 6e4, "fashion-mnist": 6e4}
     sizes |= {"uci-boston": 455, "uci-energy": 691, "uci-concrete": 927, "uci-wine": 1439}
     sizes |= {"uci-power": 8611, "uci-protein": 41157, "cifar10": 5e4}
-    return METHODS[method].cost * cell.task.weight * cell.epochs * (sizes[cell.task.dataset] / BATCH + 1)
+    rows = cell.task.train_rows or sizes[cell.task.dataset]
+    return METHODS[method].cost * cell.task.weight * cell.epochs * (rows / BATCH + 1)
 
 
 def run(args: argparse.Namespace) -> None:

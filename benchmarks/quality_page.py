@@ -75,13 +75,14 @@ def _introduction(stored: Mapping[str, Any], asked: Mapping[str, str]) -> list[s
         "",
         "Same data, same network, equal epochs and batches of 100 for all. Mean ± standard error over seeds; the best "
         "mean in bold, but for times. AUROC tells "
-        "test data from normal noise, and from another set's images, by the predictive's entropy; with ResNet-20 by "
-        "2000 rows of each. Seconds of training include no search of a rate and are those of a shared machine, good "
+        "test data from normal noise, and from another set's images, by the predictive's entropy. "
+        "Seconds of training include no search of a rate and are those of a shared machine, good "
         "for an order of magnitude; those of an ensemble are of all members one after the other. The prediction is of "
-        "the whole test set with a network of that kind without training, all methods in turn in one run: its time "
-        "does not depend on the weights. Cells that are those of [defaults](defaults.md) are the same cells. With "
-        "ResNet-20 rates are tried for one epoch, and dropout (0.1) stands before each layer with weights but the "
-        "first.",
+        "the test set with a network of that kind without training, all methods in turn in one run: its time "
+        "does not depend on the weights. Cells that are those of [defaults](defaults.md) are the same cells. "
+        "ResNet-20 is trained on 10,000 of the images and judged by the first 2000 test images and 1000 rows of noise "
+        "and of other data; its rates are tried for one epoch, and its dropout (0.1) stands before each layer with "
+        "weights but the first.",
         "",
         *(f"- **{name}**: {about}" for name, about in asked.items()),
         *(f"- **{name}** is left out: {why}" for name, why in stored["left_out"].items()),
