@@ -94,8 +94,9 @@ class _Point(torch.autograd.Function):
         vector = mean.detach()
         views = layout.views(vector if samples == 1 else vector.expand(samples, -1))
         if isinstance(prior, FlatGaussian):
+            squares = _squares(vector if prior.centre is None else vector - prior.centre, prior, layout)
             constant = len(mean) * HALF_LOG_2PI - prior.half_log_precision
-            return (*views.values(), 0.5 * _weighted_squares(vector, None, prior, layout) + constant)
+            return (*views.values(), mean.new_zeros(()).add_(0.5 * squares + constant))
         with torch.enable_grad():
             at = vector.clone().requires_grad_()
             ctx.energy = at, prior.energy_by_weight(at).sum()
@@ -178,28 +179,32 @@ def _add_kl(
 
 def _kl(mean: Tensor, rho: Tensor, sd: Tensor, prior: FlatGaussian, layout: Layout) -> Tensor:
     """KL(N(mean, sd^2) || prior), see the header."""
-    squares = 0.5 * _weighted_squares(mean, sd, prior, layout)
-    return squares - sum_log_sd(rho, sd) - prior.half_log_precision - 0.5 * len(mean)
+    squares = _squares(mean if prior.centre is None else mean - prior.centre, prior, layout) + _squares(
+        sd, prior, layout
+    )
+    return mean.new_zeros(()).add_(0.5 * (squares - len(mean)) - sum_log_sd(rho, sd) - prior.half_log_precision)
 
 
-def _weighted_squares(mean: Tensor, sd: Tensor | None, prior: FlatGaussian, layout: Layout) -> Tensor:
-    """sum p ((mean - prior_mean)^2 + sd^2)."""
-    shift = mean if prior.centre is None else mean - prior.centre
-    vectors = (shift,) if sd is None else (shift, sd)
-    if len(mean) < FEW_WEIGHTS:
-        return torch.stack([torch.dot(v * prior.precision, v) for v in vectors]).sum()
-    parts = zip(prior.precisions(layout), *(v.split(layout.sizes) for v in vectors), strict=True)
-    sums = [torch.dot(v, v) * p if len(p) == 1 else torch.dot(v * p, v) for p, *each in parts for v in each]
-    return torch.stack([each.squeeze() for each in sums]).sum()
+def _squares(vector: Tensor, prior: FlatGaussian, layout: Layout) -> float | Tensor:
+    """sum p vector^2."""
+    if len(vector) < FEW_WEIGHTS:
+        return _number(torch.dot(vector * prior.precision, vector))
+    parts = zip(prior.precisions(layout), vector.split(layout.sizes), strict=True)
+    return sum(_number(p * torch.dot(v, v) if len(p) == 1 else torch.dot(v * p, v)) for p, v in parts)
 
 
-def sum_log_sd(rho: Tensor, sd: Tensor) -> Tensor:
+def sum_log_sd(rho: Tensor, sd: Tensor) -> float | Tensor:
     """sum log sd for sd = softplus(rho), see the header."""
     small = (SERIES_NEXT * torch.finfo(sd.dtype).eps) ** 0.25
     # Elsewhere than on a CPU the logarithms cost less than to wait for the largest sd.
-    if sd.device.type != "cpu" or not sd.amax() < small:
-        return sd.log().sum()
-    return rho.sum() - 0.5 * sd.sum() - torch.dot(sd, sd) / 24
+    if sd.device.type != "cpu" or not sd.amax().item() < small:
+        return _number(sd.log().sum())
+    return rho.sum().item() - 0.5 * sd.sum().item() - torch.dot(sd, sd).item() / 24
+
+
+def _number(scalar: Tensor) -> float | Tensor:
+    """A Python number, whose arithmetic is quick and in double precision, where that need not be waited for."""
+    return scalar.item() if scalar.device.type == "cpu" else scalar.squeeze()
 
 
 def mean_field_moments(net: BayesianModule) -> tuple[Sequence[Tensor], Sequence[Tensor], Tensor]:

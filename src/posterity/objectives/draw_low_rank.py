@@ -52,8 +52,9 @@ class _Draw(torch.autograd.Function):
         kept = mean, rho, deviations, sd, together, shared, prior.centre, prior.precision, root, wide
         ctx.save_for_backward(*kept)
         squares = (mean if prior.centre is None else mean - prior.centre).square().addcmul_(sd * wide, sd)
-        kl = 0.5 * torch.dot(squares, prior.precision) - sum_log_sd(rho, sd) - root.diagonal().log().sum().to(sd)
-        return torch.addcmul(mean, sd, together), kl - prior.half_log_precision - 0.5 * len(mean)
+        logs = sum_log_sd(rho, sd) + root.diagonal().log().sum().to(sd)
+        kl = 0.5 * (torch.dot(squares, prior.precision) - len(mean)) - logs - prior.half_log_precision
+        return torch.addcmul(mean, sd, together), kl
 
     @staticmethod
     @torch.autograd.function.once_differentiable
