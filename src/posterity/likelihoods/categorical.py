@@ -82,6 +82,10 @@ class Categorical(Likelihood):
         """One logit a class."""
         return num_targets
 
+    def num_classes_of(self, num_outputs: int) -> int:
+        """One for each logit."""
+        return num_outputs
+
     def options(self) -> dict[str, Any]:
         """What differs from the plain one."""
         weight = {} if self.class_weight is None else {"class_weight": self.class_weight.tolist()}

@@ -130,7 +130,8 @@ class CountPrediction(Prediction):
             size = 1 / dispersion
             shares = special.betainc(size.cpu().numpy(), (y + 1).cpu().numpy(), (size / (size + means)).cpu().numpy())
             cdf = torch.where(dispersion > 0, torch.as_tensor(shares).to(means), cdf)
-        return cdf.mean(0)
+        mixed: Tensor = cdf.mean(0)
+        return mixed
 
     def _targets(self, y: ArrayLike | Tensor) -> Tensor:
         targets = torch.as_tensor(y, device=self.mean.device).double()

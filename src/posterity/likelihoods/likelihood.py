@@ -59,6 +59,10 @@ class Likelihood(nn.Module, ABC):
     def num_outputs(self, num_targets: int) -> int:
         """How many outputs a network needs for this many classes or target columns."""
 
+    def num_classes_of(self, num_outputs: int) -> int:
+        """How many classes a network of this many outputs tells apart; 0 where they do not say."""
+        return 0
+
     def check_targets(self, y: Tensor) -> None:
         """Refuse targets (n, ...) that it has no probability for."""
 

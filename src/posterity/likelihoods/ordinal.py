@@ -89,6 +89,10 @@ class Ordinal(Likelihood):
         """Always one."""
         return 1
 
+    def num_classes_of(self, num_outputs: int) -> int:
+        """Those it was made for."""
+        return self.num_classes
+
     def options(self) -> dict[str, Any]:
         """The number of classes, and cut points that were given."""
         return {"num_classes": self.num_classes, "cuts": self.cut_points.tolist() if self.fixed else "learnt"}

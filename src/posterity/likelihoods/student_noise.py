@@ -57,8 +57,8 @@ class StudentTNoise(Likelihood):
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """(S, n) for outputs and targets (S, n, k) and (n, k)."""
-        noise = StudentT(self.df, outputs, self.scale(outputs), validate_args=False)  # type: ignore[no-untyped-call]
-        logs: Tensor = noise.log_prob(self._alike(outputs, y))  # type: ignore[no-untyped-call]
+        noise = StudentT(self.df, outputs, self.scale(outputs), validate_args=False)
+        logs: Tensor = noise.log_prob(self._alike(outputs, y))
         return logs.sum(-1)
 
     def predict(self, outputs: Tensor) -> StudentPrediction:
@@ -72,10 +72,10 @@ class StudentTNoise(Likelihood):
     @torch.no_grad()
     def begin(self, y: Tensor) -> None:
         """A learnt scale starts at the spread of the targets; one that was trained stays as it is."""
-        spread = y.std(0, correction=0)
-        if self.given == "learnt" and bool(
-            (self.rho == rho_of(torch.ones_like(self.rho))).all() and (spread > 0).all()
-        ):
+        if self.given != "learnt":
+            return
+        spread, start = y.std(0, correction=0), rho_of(torch.ones_like(self.rho))
+        if bool((self.rho == start).all() and (spread > 0).all()):
             self.rho.copy_(rho_of(spread.to(self.rho)))
 
     def learnt(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class StudentPrediction(RealPrediction):
 
     def _logs(self, y: Tensor) -> Tensor:
         mean, scale, df = self._parts()
-        logs: Tensor = StudentT(df, mean, scale, validate_args=False).log_prob(y)  # type: ignore[no-untyped-call]
+        logs: Tensor = StudentT(df, mean, scale, validate_args=False).log_prob(y)
         return logs
 
     def _log_mixture(self, y: Tensor) -> Tensor:
