@@ -128,6 +128,7 @@ def test_nothing_is_imported_because_a_file_names_it(network, tmp_path, module, 
         pt.load(tmp_path / "net.safetensors", module())
 
 
+@pytest.mark.filterwarnings("ignore::posterity.ProlongedWarning")
 def test_through_fit_and_resumed(network, tmp_path):
     data = X.numpy(), X[:, :1].numpy()
     net = network(3, 1)

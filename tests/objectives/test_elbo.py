@@ -142,3 +142,20 @@ def test_printing_is_one_line_and_costs_no_error():
         with torch.no_grad():
             net.posterior.mean.add_(1)
         assert repr(loss) == shown
+
+
+@pytest.mark.parametrize("gradient", ["analytic", "path", "score"])
+def test_a_weight_of_two_is_the_datum_twice(network, gradient):
+    weighted, repeated = network(), network()
+    weight = torch.ones(12)
+    weight[3], weight[5] = 2, 0
+    rows = torch.tensor([0, 1, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11])
+    losses = [
+        pt.negative_elbo(net, pt.Categorical(), X[r], Y[r], num_data=40, samples=2, gradient=gradient, weight=w)
+        for net, r, w in ((weighted, slice(None), weight), (repeated, rows, None))
+    ]
+    torch.testing.assert_close(losses[0].total, losses[1].total)
+    for loss in losses:
+        loss.backward()
+    for a, b in zip(gradients(weighted), gradients(repeated), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
