@@ -174,4 +174,4 @@ def _first_difference(ours: list[str], theirs: list[str]) -> tuple[str, str]:
 
 
 def _likelihood(net: BayesianModule) -> object:
-    return net.likelihood and (net.likelihood.kind, net.likelihood.options())
+    return net.likelihood and (type(net.likelihood), net.likelihood.options())

@@ -28,9 +28,9 @@ def both(net, samples, function):
     """Gradients of `function(weights, kl)` by draw_with_kl, and by autograd through sample and kl_divergence."""
     twin = copy.deepcopy(net)
     parameters = list(net.posterior.parameters())
-    views, handle = draw_with_kl(net, samples)
+    views, kl = draw_with_kl(net, samples)
     weights = net.layout.flatten(views)
-    ours = torch.autograd.grad(function(weights, handle), parameters)
+    ours = torch.autograd.grad(function(weights, kl), parameters)
     drawn = twin.draw(None if samples == 1 else samples)
     torch.testing.assert_close(drawn, weights)
     kl = kl_divergence(twin.posterior, twin.prior)
@@ -69,20 +69,20 @@ def test_low_rank_in_single_precision(size):
         torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-4, atol=atol)
 
 
-def test_shapes_and_value_of_the_handle():
+def test_shapes_and_value_of_the_kl():
     net = perturbed()
-    views, handle = draw_with_kl(net, 1)
+    views, kl = draw_with_kl(net, 1)
     assert {n: tuple(v.shape) for n, v in views.items()} == {e.name: e.shape for e in net.layout.entries}
     assert views["0.weight"].is_contiguous(memory_format=torch.channels_last)
-    assert handle.item() == 0
+    torch.testing.assert_close(kl, kl_divergence(net.posterior, net.prior))
     assert draw_with_kl(net, 3)[0]["0.weight"].shape == (3, 3, 2, 2, 2)
 
 
 @pytest.mark.parametrize("samples", [1, 3])
 def test_unused_weights_get_the_gradient_of_the_kl_alone(samples):
     net, twin = perturbed(0.7), perturbed(0.7)
-    views, handle = draw_with_kl(net, samples)
-    (views["3.bias"].square().sum() + 2 * handle).backward()
+    views, kl = draw_with_kl(net, samples)
+    (views["3.bias"].square().sum() + 2 * kl).backward()
     (2 * kl_divergence(twin.posterior, twin.prior)).backward()
     for ours, theirs in zip(net.posterior.parameters(), twin.posterior.parameters(), strict=True):
         torch.testing.assert_close(ours.grad[:-2], theirs.grad[:-2])
@@ -91,10 +91,10 @@ def test_unused_weights_get_the_gradient_of_the_kl_alone(samples):
 
 def test_gradients_shared_with_others_are_left_alone():
     net = perturbed(0.7)
-    views, handle = draw_with_kl(net, 1)
+    views, kl = draw_with_kl(net, 1)
     other = torch.zeros(2, dtype=torch.float64, requires_grad=True)
     factor = torch.tensor([3.0, 4.0], dtype=torch.float64)
-    (((views["3.bias"] + other) * factor).sum() + 5 * handle).backward()
+    (((views["3.bias"] + other) * factor).sum() + 5 * kl).backward()
     assert torch.equal(other.grad, factor)
 
 
@@ -102,8 +102,8 @@ def test_gradients_shared_with_others_are_left_alone():
 def test_a_second_backward_is_right_or_refused(hooks):
     net = perturbed()
     with hooks():  # autograd does not see changes under them
-        views, handle = draw_with_kl(net, 1)
-    loss = sum(v.sin().sum() for v in views.values()) + handle
+        views, kl = draw_with_kl(net, 1)
+    loss = sum(v.sin().sum() for v in views.values()) + kl
     first = torch.autograd.grad(loss, net.posterior.rho, retain_graph=True)[0]
     try:
         second = torch.autograd.grad(loss, net.posterior.rho)[0]
@@ -137,11 +137,11 @@ def test_gradient_equals_differences_of_the_loss(samples):
 
 def test_changing_the_weights_before_backward_is_refused():
     net = perturbed()
-    views, handle = draw_with_kl(net, 1)
+    views, kl = draw_with_kl(net, 1)
     with torch.no_grad():
         net.posterior.mean += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        (views["3.bias"].sum() + handle).backward()
+        (views["3.bias"].sum() + kl).backward()
 
 
 @pytest.mark.parametrize("samples", [1, 3])
@@ -159,16 +159,17 @@ def test_a_point_by_hand():
     net = pt.bayesian(nn.Linear(1, 1, bias=False).double(), prior=pt.Gaussian(0.5, mean=1.0), posterior="point")
     with torch.no_grad():
         net.posterior.mean.fill_(4.0)
-    views, handle = draw_with_kl(net, 2)
-    (views["weight"][0] * 5 + views["weight"][1] * 7 + 0.25 * handle).sum().backward()
+    views, kl = draw_with_kl(net, 2)
+    (views["weight"][0] * 5 + views["weight"][1] * 7 + 0.25 * kl).sum().backward()
     torch.testing.assert_close(net.posterior.mean.grad, torch.tensor([5 + 7 + 0.25 * 3 / 0.25]).double())
 
 
 @pytest.mark.parametrize("prior", [pt.Gaussian(), pt.Laplace()], ids=["gaussian", "laplace"])
-def test_without_temperature_nothing_is_asked_of_a_point_s_prior(prior, monkeypatch):
+def test_without_temperature_a_point_s_prior_does_not_matter(prior, monkeypatch):
     net = pt.bayesian(nn.Linear(3, 2), prior=prior, posterior="point")
-    for name in ("log_density_by_weight", "energy_by_weight"):
-        monkeypatch.setattr(net.prior, name, None)
+    monkeypatch.setattr(net.prior, "energy_by_weight", lambda weights: weights * torch.inf)
     x, y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
-    pt.negative_elbo(net, pt.Categorical(), x, y, num_data=4, temperature=0.0).backward()
+    loss = pt.negative_elbo(net, pt.Categorical(), x, y, num_data=4, temperature=0.0)
+    loss.backward()
+    assert loss.item() == loss.nll.item()
     assert net.posterior.mean.grad.abs().sum() > 0

@@ -5,6 +5,7 @@ total entropy H[mean_s p_s] = aleatoric mean_s H[p_s] + epistemic I[y; w]      (
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -17,9 +18,13 @@ from posterity.likelihoods.prediction import Prediction
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassPrediction(Prediction):
-    """Probabilities `mean` (n, K), `samples` (S, n, K) by weight sample; `aleatoric` and `epistemic` (n,) in nats."""
+    """Probabilities `mean` (n, K), `samples` (S, n, K) by weight sample; `aleatoric` and `epistemic` (n,) in nats.
+
+    Of maps, a class at each place, they are (n, ..., K) and (n, ...); log probabilities are those of a whole map.
+    """
 
     kind = "classes"
+    table = "classification"
 
     aleatoric: Tensor
     epistemic: Tensor
@@ -42,19 +47,28 @@ class ClassPrediction(Prediction):
 
     def log_prob(self, y: ArrayLike | Tensor) -> Tensor:
         """Log of the mean probability of the labels `y` (n,); 0 counts as the smallest number there is."""
-        return _log(self.mean.gather(-1, self._labels(y)).squeeze(-1))
+        labels = self._labels(y)
+        if self.mean.dim() == 2 or self.samples is None:
+            logs = _log(self.mean.gather(-1, labels).squeeze(-1))
+            return logs.flatten(1).sum(-1) if logs.dim() > 1 else logs
+        each = self._log_by_sample(self.samples, labels)
+        return each.logsumexp(0) - math.log(len(each))
 
     def expected_log_prob(self, y: ArrayLike | Tensor) -> Tensor:
         """Mean over the weight samples of the log probability of the labels `y` (n,)."""
         if self.samples is None:
             raise UsageError("the expected log probability of classes needs weight samples, and there are none")
-        labels = self._labels(y).expand(len(self.samples), -1, -1)
-        return _log(self.samples.gather(-1, labels).squeeze(-1)).mean(0)
+        return self._log_by_sample(self.samples, self._labels(y)).mean(0)
+
+    def _log_by_sample(self, samples: Tensor, labels: Tensor) -> Tensor:
+        """(S, n), summed over the places of a map."""
+        at_labels = samples.gather(-1, labels.expand(len(samples), *labels.shape)).squeeze(-1)
+        return _log(at_labels).flatten(2).sum(-1) if at_labels.dim() > 2 else _log(at_labels)
 
     def _labels(self, y: ArrayLike | Tensor) -> Tensor:
         labels = torch.as_tensor(y, device=self.mean.device)
-        if labels.shape != (len(self),):
-            raise UsageError(f"labels must have shape ({len(self)},), not {tuple(labels.shape)}")
+        if labels.shape != self.mean.shape[:-1]:
+            raise UsageError(f"labels must have shape {tuple(self.mean.shape[:-1])}, not {tuple(labels.shape)}")
         outside = labels[(labels < 0) | (labels >= self.mean.shape[-1]) | (labels != labels.long())]
         if len(outside):
             raise UsageError(f"label {outside[0].item()} is not one of 0 to {self.mean.shape[-1] - 1}")

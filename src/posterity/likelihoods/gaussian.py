@@ -52,6 +52,7 @@ class GaussianNoise(Likelihood):
     """Targets (n, k) with Gaussian noise: a number (its sd), "learnt" or "input"."""
 
     kind = "gaussian"
+    task = "regression"
     unit: Tensor
 
     def __init__(self, noise: float | str = "learnt", *, num_targets: int = 1) -> None:
@@ -104,12 +105,14 @@ class GaussianNoise(Likelihood):
             self.unit.copy_(spread)
 
     @torch.no_grad()
-    def adapt(self, outputs: Tensor, y: Tensor, share: float) -> None:
+    def adapt(self, outputs: Tensor, y: Tensor, share: float, weight: Tensor | None = None) -> None:
         """A learnt noise towards these residuals, see the header."""
         if self.noise != "learnt":
             return
         variance = F.softplus(self.rho.double()).square()
-        best = (y - outputs).double().square().mean((0, 1))
+        squares = (y - outputs).double().square().mean(0)
+        counts = torch.ones_like(squares[:, 0]) if weight is None else weight.double()
+        best = torch.matmul(counts, squares) / counts.sum()
         least = (LEAST * y.double().std(0, correction=0)).clamp_min(torch.finfo(self.rho.dtype).tiny)
         sd = torch.lerp(variance, best, share).sqrt().maximum(least)
         self.rho.copy_(rho_of(sd))

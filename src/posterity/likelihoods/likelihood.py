@@ -1,11 +1,15 @@
-"""What every observation model offers: log P(y | network output), and a prediction from output samples."""
+"""What every observation model offers: log P(y | network output), and a prediction from output samples.
+
+`log_prob` is the one contract: the loss is its mean, and nothing can be put in its place. A class whose `log_prob` is
+its own while its `predict` is another's is refused, unless that one asks `log_prob` itself (`predicts_by_log_prob`).
+"""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,19 +17,39 @@ from torch import Tensor, nn
 from posterity.core.errors import UsageError
 from posterity.likelihoods.prediction import Prediction
 
+Task = Literal["classification", "binary", "regression"]
+
 
 class Likelihood(nn.Module, ABC):
     """An observation model P(y | output of the network)."""
 
     kind: ClassVar[str]
+    task: ClassVar[Task | None] = None  # what `fit` makes of targets in arrays; None: what they look like
+    standardisable: ClassVar[bool] = True  # whether real targets may be given in other units
+    predicts_by_log_prob: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not hasattr(cls, "kind"):
+            cls.kind = cls.__name__
+        if "nll" in vars(cls):
+            raise TypeError(f"{cls.__name__} defines nll, which is the mean of -log_prob for all: define log_prob")
+        owner = next((c for c in cls.__mro__ if "predict" in vars(c)), cls)
+        own = "log_prob" in vars(cls) and "predict" not in vars(cls)
+        if own and owner not in (cls, Likelihood) and not owner.predicts_by_log_prob:  # type: ignore[attr-defined]
+            raise TypeError(
+                f"{cls.__name__} has a log_prob of its own, but the predict of {owner.__name__}, whose distribution is "
+                "another: define predict as well"
+            )
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """log P(y | outputs) (S, n) for `outputs` (S, n, K)."""
 
-    def nll(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Mean over weight samples and data of -log P(y | outputs)."""
-        return -self.log_prob(outputs, y).mean()
+    def nll(self, outputs: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Mean over weight samples and data of -`weight` log P(y | outputs), with weights (n,) as they are given."""
+        log_prob = self.log_prob(outputs, y)
+        return -(log_prob if weight is None else log_prob * weight).mean()
 
     @abstractmethod
     def predict(self, outputs: Tensor) -> Prediction:
@@ -35,12 +59,28 @@ class Likelihood(nn.Module, ABC):
     def num_outputs(self, num_targets: int) -> int:
         """How many outputs a network needs for this many classes or target columns."""
 
+    def num_classes_of(self, num_outputs: int) -> int:
+        """How many classes a network of this many outputs tells apart; 0 where they do not say."""
+        return 0
+
+    def check_targets(self, y: Tensor) -> None:
+        """Refuse targets (n, ...) that it has no probability for."""
+
+    def _alike(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """`y` (n, k) as numbers like the `outputs` (S, n, k), to whose shape it must fit."""
+        if outputs.shape[1:] != y.shape:
+            raise UsageError(f"{self.kind} targets must have shape {tuple(outputs.shape[1:])}, not {tuple(y.shape)}")
+        return y.to(outputs.dtype)
+
     def trained(self) -> list[nn.Parameter]:
         """The parameters that an optimiser moves in `fit`; what has a closed form follows the residuals instead."""
         return list(self.parameters())
 
-    def adapt(self, outputs: Tensor, y: Tensor, share: float) -> None:
-        """Move what has a closed form by `share` of the way to what is best for these `outputs` (S, n, K) and `y`."""
+    def adapt(self, outputs: Tensor, y: Tensor, share: float, weight: Tensor | None = None) -> None:
+        """Move what has a closed form by `share` of the way to what is best for these `outputs` (S, n, K) and `y`.
+
+        `weight` (n,) is that of each datum, as in `nll`.
+        """
 
     def begin(self, y: Tensor) -> None:
         """What it takes from the targets (n, ...) of a training before its first step."""

@@ -32,6 +32,7 @@ class Prediction(ABC):
     """The predictive distribution at n inputs."""
 
     kind: ClassVar[str]
+    table: ClassVar[str]  # of metrics (posterity.metrics.scores)
     by_sample: ClassVar[tuple[str, ...]] = ("samples",)  # fields (S, n, ...); the others are (n, ...)
 
     mean: Tensor

@@ -28,6 +28,7 @@ class RealPrediction(Prediction):
     """
 
     kind = "real targets"
+    table = "regression"
     by_sample = ("samples", "noise_sd")
 
     aleatoric_sd: Tensor

@@ -59,30 +59,57 @@ REGRESSION: dict[str, Metric] = {
     "aleatoric": lambda p, y: _variance(p, "aleatoric_sd").mean().item(),
     "epistemic": lambda p, y: _variance(p, "epistemic_sd").mean().item(),
 }
+COUNTS: dict[str, Metric] = {
+    **{name: REGRESSION[name] for name in ("rmse", "log_likelihood", "expected_log_likelihood")},
+    "coverage_90": lambda p, y: _within(p, y, 0.9),
+    "coverage_95": lambda p, y: _within(p, y, 0.95),
+    **{name: REGRESSION[name] for name in ("aleatoric", "epistemic")},
+}
+LABELS: dict[str, Metric] = {
+    "accuracy": lambda p, y: ((p.mean > 0.5) == (y > 0.5)).double().mean().item(),
+    "nll": lambda p, y: -p.log_prob(y).double().mean().item(),
+    "expected_nll": CLASSIFICATION["expected_nll"],
+    "brier": lambda p, y: (p.mean - y).double().square().mean().item(),
+    **{name: CLASSIFICATION[name] for name in ("aleatoric", "epistemic")},
+}
 # What training watches, and stops by.
 WATCHED_CLASSIFICATION: dict[str, Metric] = {name: CLASSIFICATION[name] for name in ("nll", "accuracy")}
 WATCHED_REGRESSION: dict[str, Metric] = {
     "nll": lambda p, y: -REGRESSION["log_likelihood"](p, y),
     "rmse": REGRESSION["rmse"],
 }
+WATCHED_LABELS: dict[str, Metric] = {name: LABELS[name] for name in ("nll", "accuracy")}
+
+# By kind of prediction: all, and what is watched.
+TABLES: dict[str, tuple[dict[str, Metric], dict[str, Metric]]] = {
+    "classification": (CLASSIFICATION, WATCHED_CLASSIFICATION),
+    "regression": (REGRESSION, WATCHED_REGRESSION),
+    "counts": (COUNTS, WATCHED_REGRESSION),
+    "labels": (LABELS, WATCHED_LABELS),
+}
 
 
 def score(prediction: Predicted, y: Tensor, task: str) -> dict[str, float]:
-    """All metrics of the task, by name."""
-    if task == "regression":
-        return _walk(REGRESSION, prediction, y)
-    return _walk(CLASSIFICATION, prediction, y.long())
+    """All metrics of the task, by name; of a prediction that says which they are, those."""
+    return _walk(prediction, y, task, watched=False)
 
 
 def brief_score(prediction: Predicted, y: Tensor, task: str) -> dict[str, float]:
     """The two that training watches: nll, and accuracy or rmse."""
-    if task == "regression":
-        return _walk(WATCHED_REGRESSION, prediction, y)
-    return _walk(WATCHED_CLASSIFICATION, prediction, y.long())
+    return _walk(prediction, y, task, watched=True)
 
 
-def _walk(table: dict[str, Metric], prediction: Predicted, y: Tensor) -> dict[str, float]:
-    return {name: metric(prediction, y) for name, metric in table.items()}
+def _walk(prediction: Predicted, y: Tensor, task: str, *, watched: bool) -> dict[str, float]:
+    kind = getattr(prediction, "table", "regression" if task == "regression" else "classification")
+    targets = y.long() if kind == "classification" else y
+    return {name: metric(prediction, targets) for name, metric in TABLES[kind][watched].items()}
+
+
+def _within(prediction: Any, y: Tensor, level: float) -> float:
+    """The share of targets in the prediction's own interval."""
+    low, high = prediction.interval(level)
+    inside: Tensor = (low <= y) & (y <= high)
+    return inside.double().mean().item()
 
 
 def _variance(prediction: Any, sd: str) -> Tensor:

@@ -13,8 +13,8 @@ a point posterior with temperature 1 is MAP.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,47 +24,101 @@ from posterity.core.errors import UsageError
 from posterity.likelihoods import Likelihood
 from posterity.objectives.baseline import MovingBaseline
 from posterity.objectives.estimate import estimate
-from posterity.objectives.pairs import kl_by_weight, pair_of
+from posterity.objectives.pairs import kl_by_weight
 
 
-@dataclass(frozen=True, repr=False)
-class Loss:
-    """The negative ELBO and what it is made of.
+class Loss(Tensor):
+    """The negative ELBO, a tensor of no dimensions that also says what it is made of.
 
-    The KL's value is computed when it is first read (`kl`, `total`, `kl_by_layer`), which must be before the
-    weights change; `backward` does not need it. With a Monte Carlo gradient (total, path, score) it is
-    log q(w) - log prior(w), averaged over the drawn weights; with analytic ones it is exact.
+    What is computed from it is a plain tensor. `nll` and `kl` are differentiable; with a Monte Carlo gradient (total,
+    path, score) the KL is log q(w) - log prior(w), averaged over the drawn weights; with analytic ones it is exact. Its
+    shares by layer are computed when they are first read, which must be before the weights change.
     """
 
     nll: Tensor
+    kl: Tensor
     temperature: float
     kl_weight: float
     num_data: int
     outputs: Tensor
     net: BayesianModule
-    kl_handle: Tensor
+    weights: Tensor | None
     fingerprint: list[Tensor]
-    kl_drawn: Tensor | None = None
-    weights: Tensor | None = None
 
-    def __repr__(self) -> str:
-        # The KL where it is known or at hand: not once the weights have changed, nor by quadrature for a print.
-        cheap = pair_of(self.net.posterior, self.net.prior).cheap
-        at_hand = self.kl_drawn is not None or (cheap and self._unchanged())
-        kl = f", kl={self.kl.item():.6g}" if at_hand or "kl" in vars(self) else ""
-        total = f"{self.item():.6g}, " if kl else ""
-        return f"Loss({total}nll={self.nll.item():.6g}{kl}, temperature={self.temperature:g}, num_data={self.num_data})"
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
-    def _unchanged(self) -> bool:
-        return all(torch.equal(a, b) for a, b in zip(_fingerprint(self.net), self.fingerprint, strict=True))
+    @staticmethod
+    def of(
+        nll: Tensor,
+        kl: Tensor,
+        *,
+        temperature: float,
+        kl_weight: float,
+        num_data: int,
+        outputs: Tensor,
+        net: BayesianModule,
+        weights: Tensor | None,
+    ) -> Loss:
+        """The loss of these parts; `weights` (S, N) are those that a Monte Carlo KL is of."""
+        factor = temperature * kl_weight / num_data
+        # A KL that is not finite (an sd of 0) must not make 0 * inf.
+        loss = (torch.add(nll, kl, alpha=factor) if factor else nll).as_subclass(Loss)
+        loss.nll, loss.kl, loss.outputs = nll, kl, outputs
+        loss.temperature, loss.kl_weight, loss.num_data = temperature, kl_weight, num_data
+        loss.net, loss.weights, loss.fingerprint = net, weights, _fingerprint(net)
+        return loss
+
+    def replaced(self, *, nll: Tensor, kl: Tensor, outputs: Tensor) -> Loss:
+        """The same with other numbers: those of all ranks, say."""
+        return Loss.of(
+            nll,
+            kl,
+            temperature=self.temperature,
+            kl_weight=self.kl_weight,
+            num_data=self.num_data,
+            outputs=outputs,
+            net=self.net,
+            weights=self.weights,
+        )
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        parts = f"nll={self.nll.item():.6g}, kl={self.kl.item():.6g}, temperature={self.temperature:g}"
+        return f"Loss({self.item():.6g}, {parts}, num_data={self.num_data})"
+
+    def __float__(self) -> float:
+        return self.item()  # which, unlike PyTorch's own, does not warn of a gradient
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec)
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Accumulate the gradient, as for any tensor."""
+        super().backward(gradient, retain_graph, create_graph, inputs)  # type: ignore[no-untyped-call]
+
+    @property
+    def total(self) -> Tensor:
+        """nll + temperature * kl_weight * kl / num_data: the same as a plain tensor."""
+        return self.as_subclass(Tensor)
+
+    @property
+    def kl_factor(self) -> float:
+        """What the KL is multiplied with."""
+        return self.temperature * self.kl_weight / self.num_data
 
     @cached_property
     def kl_by_weight(self) -> Tensor:
         """Each weight's share (N,) of the KL, detached."""
-        if not self._unchanged():
+        now = _fingerprint(self.net)
+        if not all(torch.equal(a, b) for a, b in zip(now, self.fingerprint, strict=True)):
             raise UsageError(
-                "the KL of a loss must be read (kl, total, item or kl_by_layer) before the optimiser's step "
-                "changes the weights: read it before, or call kl_divergence for the present one"
+                "the shares of a loss's KL must be read before the optimiser's step changes the weights: read "
+                "kl_by_layer before, or kl, their sum, at any time"
             )
         with torch.no_grad():
             if self.weights is None:
@@ -73,36 +127,9 @@ class Loss:
             return (by_weight - self.net.prior.log_density_by_weight(self.weights)).mean(0)
 
     @cached_property
-    def kl(self) -> Tensor:
-        """KL(q || prior), summed over all weights, in nats; differentiable."""
-        value = self.kl_by_weight.sum() if self.kl_drawn is None else self.kl_drawn
-        return value + self.kl_handle
-
-    @cached_property
     def kl_by_layer(self) -> dict[str, Tensor]:
         """The KL of each layer."""
         return self.net.layout.sum_by_layer(self.kl_by_weight)
-
-    @property
-    def kl_factor(self) -> float:
-        """What the KL is multiplied with."""
-        return self.temperature * self.kl_weight / self.num_data
-
-    @cached_property
-    def total(self) -> Tensor:
-        """nll + temperature * kl_weight * kl / num_data; differentiable."""
-        return self.nll + self.kl_factor * self.kl
-
-    def backward(self) -> None:
-        """Accumulate the gradient of `total`."""
-        if self.kl_factor:
-            torch.autograd.backward((self.nll, self.kl_handle), (None, self.kl_handle.new_tensor(self.kl_factor)))
-        else:  # a log q that is not finite (an sd of 0) must not make 0 * inf
-            self.nll.backward()
-
-    def item(self) -> float:
-        """`total` as a number."""
-        return self.total.item()
 
 
 def negative_elbo(
@@ -112,6 +139,7 @@ def negative_elbo(
     y: Tensor,
     *,
     num_data: int,
+    weight: Tensor | None = None,
     samples: int = 1,
     temperature: float = 1.0,
     kl_weight: float = 1.0,
@@ -121,19 +149,52 @@ def negative_elbo(
 ) -> Loss:
     """The loss of one batch; `num_data` is the size of the whole training set.
 
-    `estimator` is how the pass is made random: "sample", "local" or "flipout" (posterity.estimators). `gradient` is how
-    the KL enters: "analytic", "total", "path" or "score", by default the first that q and prior have. `baseline`, for
-    the score, is "leave_one_out" or a `MovingBaseline` that is kept from call to call (objectives.estimate).
+    `weight` (n,) multiplies each datum's log probability: 2 counts it twice. `estimator` is how the pass is made
+    random: "sample", "local" or "flipout" (posterity.estimators). `gradient` is how the KL enters: "analytic", "total",
+    "path" or "score", by default the first that q and prior have. `baseline`, for the score, is "leave_one_out" or a
+    `MovingBaseline` that is kept from call to call (objectives.estimate).
     """
+    if not isinstance(net, BayesianModule):
+        raise _not_bayesian(net)
     if num_data < 1:
         raise UsageError(f"num_data is the size of the training set, not {num_data}")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise UsageError(f"the temperature must be a number of at least 0, not {temperature}")
     if samples < 1:
         raise UsageError(f"the number of weight samples must be at least 1, not {samples}")
-    e = estimate(net, likelihood, x, y, samples=samples, estimator=estimator, gradient=gradient, baseline=baseline)
-    rest = (e.outputs, net, e.kl_handle, _fingerprint(net), e.kl_drawn, e.weights)
-    return Loss(e.nll, temperature, kl_weight, num_data, *rest)
+    e = estimate(
+        net,
+        likelihood,
+        x,
+        y,
+        weight=weight,
+        samples=samples,
+        estimator=estimator,
+        gradient=gradient,
+        baseline=baseline,
+    )
+    return Loss.of(
+        e.nll,
+        e.kl,
+        temperature=temperature,
+        kl_weight=kl_weight,
+        num_data=num_data,
+        outputs=e.outputs,
+        net=net,
+        weights=e.weights,
+    )
+
+
+def _not_bayesian(net: object) -> UsageError:
+    kind = type(net).__name__
+    inside = getattr(net, "module", None) or getattr(net, "_orig_mod", None)
+    if not isinstance(inside, BayesianModule):
+        return UsageError(f"negative_elbo is of a Bayesian network; make one with bayesian({kind}(...))")
+    return UsageError(
+        f"negative_elbo draws the weights itself and does not go through a {kind} around the network. To train on "
+        "several processes, call fit within process_group, or wrap a module whose forward returns negative_elbo of the "
+        "network inside it; to compile, give bayesian a compiled module: bayesian(torch.compile(model))"
+    )
 
 
 def _fingerprint(net: BayesianModule) -> list[Tensor]:

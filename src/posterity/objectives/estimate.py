@@ -40,15 +40,11 @@ Module = TypeVar("Module", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Estimate:
-    """nll, the outputs (S, n, K) it is of, and a zero that carries the KL's gradient.
-
-    Of a Monte Carlo kind also the drawn `weights` (S, N), and the KL's value at them.
-    """
+    """nll, the outputs (S, n, K) it is of, and the KL; of a Monte Carlo kind also the drawn `weights` (S, N)."""
 
     nll: Tensor
     outputs: Tensor
-    kl_handle: Tensor
-    kl_drawn: Tensor | None = None
+    kl: Tensor
     weights: Tensor | None = None
 
 
@@ -78,29 +74,30 @@ def estimate(
     x: Tensor,
     y: Tensor,
     *,
+    weight: Tensor | None = None,
     samples: int,
     estimator: str,
     gradient: str | None,
     baseline: str | MovingBaseline | None,
 ) -> Estimate:
-    """One random estimate for the batch `x`, `y`."""
+    """One random estimate for the batch `x`, `y`, its data weighted by `weight` (n,)."""
     name = MOVING if isinstance(baseline, MovingBaseline) else baseline
     if not (estimator == SAMPLE and gradient is None and name is None):
         check_estimate(estimator, gradient, name, samples)
     kind = kind_of(net.posterior, net.prior, estimator, gradient)
     if kind == SCORE:
-        return _score(net, likelihood, x, y, samples, baseline)
+        return _score(net, likelihood, x, y, weight, samples, baseline)
     rule = LINEAR_RULES.get(estimator) if net.posterior.random else None
     if rule is None and kind == ANALYTIC:
-        views, handle = draw_with_kl(net, samples)
+        views, kl = draw_with_kl(net, samples)
         outputs = net.outputs(x, views=views)
-        return Estimate(likelihood.nll(outputs, y), outputs, handle)
+        return Estimate(likelihood.nll(outputs, y, weight), outputs, kl)
     if kind == ANALYTIC:
         assert rule is not None
-        means, sds, handle = moments_with_kl(net)
+        means, sds, kl = moments_with_kl(net)
         noise = net.noise(samples) if rule.perturbs else None
         outputs = random_outputs(net, rule, x, means=means, sds=sds, noise=noise, samples=samples)
-        return Estimate(likelihood.nll(outputs, y), outputs, handle)
+        return Estimate(likelihood.nll(outputs, y, weight), outputs, kl)
     noise = net.noise(samples)
     if rule is None:
         weights = net.posterior.sample(noise)
@@ -113,7 +110,7 @@ def estimate(
         outputs = random_outputs(net, rule, x, means=means, sds=sds, noise=used, samples=samples)
     q = frozen(net.posterior) if kind == PATH else net.posterior
     kl = sampled_kl(q, net.prior, weights).mean()
-    return Estimate(likelihood.nll(outputs, y), outputs, kl - kl.detach(), kl.detach(), weights.detach())
+    return Estimate(likelihood.nll(outputs, y, weight), outputs, kl, weights.detach())
 
 
 def kind_of(posterior: Posterior, prior: Prior, estimator: str, gradient: str | None) -> str:
@@ -136,10 +133,18 @@ def kind_of(posterior: Posterior, prior: Prior, estimator: str, gradient: str | 
     return gradient
 
 
-def _score(net: BayesianModule, likelihood: Likelihood, x: Tensor, y: Tensor, samples: int, baseline: Any) -> Estimate:
+def _score(
+    net: BayesianModule,
+    likelihood: Likelihood,
+    x: Tensor,
+    y: Tensor,
+    weight: Tensor | None,
+    samples: int,
+    baseline: Any,
+) -> Estimate:
     weights = net.draw(samples).detach()
     outputs = net.outputs(x, weights=weights[0] if samples == 1 else weights)
-    nll = -likelihood.log_prob(outputs, y).mean(1)  # (S,)
+    nll = torch.stack([likelihood.nll(each.unsqueeze(0), y, weight) for each in outputs])  # (S,)
     log_q = net.posterior.log_density(weights)
     kl = (log_q - net.prior.log_density(weights)).detach()
     costs = {"nll": nll.detach(), "kl": kl}
@@ -153,7 +158,7 @@ def _score(net: BayesianModule, likelihood: Likelihood, x: Tensor, y: Tensor, sa
         raise UsageError("a moving baseline lives from call to call: make one MovingBaseline() and give it each time")
     handles = {name: (cost * log_q).mean() for name, cost in shifted.items()}
     by_nll, by_kl = (handle - handle.detach() for handle in (handles["nll"], handles["kl"]))
-    return Estimate(nll.mean() + by_nll, outputs, by_kl, kl.mean(), weights)
+    return Estimate(nll.mean() + by_nll, outputs, kl.mean() + by_kl, weights)
 
 
 def sampled_kl(posterior: Posterior, prior: Prior, weights: Tensor) -> Tensor:

@@ -39,8 +39,6 @@ Moments = tuple[Sequence[Tensor], Sequence[Tensor], Tensor]
 class Pair:
     """The generic way."""
 
-    cheap = False  # whether the KL's value takes no quadrature, so that it may be shown without being asked for
-
     def kl_by_weight(self, posterior: Any, prior: Any) -> Tensor:
         """Each weight's share (N,) of the KL."""
         shares: Tensor = posterior.kl_by_weight(prior)
@@ -52,23 +50,17 @@ class Pair:
         return value
 
     def draw(self, net: BayesianModule, samples: int) -> tuple[Views, Tensor]:
-        """Weights by name, and a zero that has the gradient of their KL."""
+        """Weights by name, and their KL."""
         kl = self.kl(net.posterior, net.prior)
-        return net.layout.views(net.draw(None if samples == 1 else samples)), kl - kl.detach()
+        return net.layout.views(net.draw(None if samples == 1 else samples)), kl
 
     def moments(self, net: BayesianModule) -> Moments:
-        """Means and standard deviations by weight, and a zero that has the gradient of their KL."""
+        """Means and standard deviations by weight, and their KL."""
         kl, sizes = self.kl(net.posterior, net.prior), net.layout.sizes
-        return net.posterior.mean.split(sizes), net.posterior.sd.split(sizes), kl - kl.detach()
+        return net.posterior.mean.split(sizes), net.posterior.sd.split(sizes), kl
 
 
-class GaussianPrior(Pair):
-    """Any posterior and a Gaussian prior."""
-
-    cheap = True
-
-
-class Gaussians(GaussianPrior):
+class Gaussians(Pair):
     """Independent Gaussians, both."""
 
     def kl_by_weight(self, posterior: IndependentGaussian, prior: FlatGaussian) -> Tensor:
@@ -94,7 +86,7 @@ class MeanFieldGaussian(Gaussians):
         return mean_field_moments(net)
 
 
-class LowRankGaussian(GaussianPrior):
+class LowRankGaussian(Pair):
     """Gradients written by hand (objectives.draw_low_rank)."""
 
     def kl_by_weight(self, posterior: LowRank, prior: FlatGaussian) -> Tensor:
@@ -115,17 +107,11 @@ class LowRankGaussian(GaussianPrior):
 
 
 class PointPrior(Pair):
-    """A point and any prior: nothing is computed where the KL is not asked for (objectives.draw)."""
+    """A point and any prior (objectives.draw)."""
 
     def draw(self, net: BayesianModule, samples: int) -> tuple[Views, Tensor]:
         """See objectives.draw."""
         return draw_point(net, samples)
-
-
-class PointGaussian(PointPrior):
-    """The same, its gradient written by hand."""
-
-    cheap = True
 
 
 GENERIC = Pair()
@@ -133,9 +119,7 @@ PAIRS: dict[tuple[type, type], Pair] = {
     (MeanField, FlatGaussian): MeanFieldGaussian(),
     (LowRank, FlatGaussian): LowRankGaussian(),
     (IndependentGaussian, FlatGaussian): Gaussians(),
-    (Point, FlatGaussian): PointGaussian(),
     (Point, Prior): PointPrior(),
-    (Posterior, FlatGaussian): GaussianPrior(),
 }
 
 
@@ -161,10 +145,10 @@ def kl_divergence(posterior: Posterior, prior: Prior) -> Tensor:
 
 
 def draw_with_kl(net: BayesianModule, samples: int = 1) -> tuple[Views, Tensor]:
-    """Weights by name, (S, *shape) for more than one sample, and a zero that has the gradient of their KL."""
+    """Weights by name, (S, *shape) for more than one sample, and their KL."""
     return pair_of(net.posterior, net.prior).draw(net, samples)
 
 
 def moments_with_kl(net: BayesianModule) -> Moments:
-    """Means and standard deviations, flat parts (size,) by weight, and a zero that has the gradient of their KL."""
+    """Means and standard deviations, flat parts (size,) by weight, and their KL."""
     return pair_of(net.posterior, net.prior).moments(net)

@@ -58,6 +58,7 @@ class FlatGaussian(Prior):
         self.register_buffer("centre", mean)
         self.register_buffer("precision", sd.square().reciprocal())
         self._precisions: tuple[Tensor | None, int, list[Tensor]] = (None, 0, [])  # of which tensor and version
+        self._half_log: tuple[Tensor | None, int, float] = (None, 0, 0.0)  # likewise
 
     @property
     def mean(self) -> Tensor:
@@ -76,6 +77,15 @@ class FlatGaussian(Prior):
             parts = [p[:1] if len(p) and bool((p == p[0]).all()) else p for p in self.precision.split(layout.sizes)]
             self._precisions = (self.precision, self.precision._version, parts)
         return parts
+
+    @property
+    def half_log_precision(self) -> float:
+        """Half the sum of the precisions' logarithms, computed when they have changed."""
+        known, version, value = self._half_log
+        if known is not self.precision or version != self.precision._version:
+            value = 0.5 * self.precision.double().log().sum().item()
+            self._half_log = (self.precision, self.precision._version, value)
+        return value
 
     def log_density_by_weight(self, weights: Tensor) -> Tensor:
         """Each weight's share (..., N) of log prior(w)."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.core.layout import Layout
-from posterity.likelihoods import Likelihood, build_likelihood
+from posterity.likelihoods import Likelihood, build_likelihood, place_of
 from posterity.posteriors import POSTERIORS
 from posterity.priors import PRIORS, Prior
 from posterity.storage.atomic import replace_file
@@ -37,12 +37,17 @@ def describe(
         "weights": {entry.name: list(entry.shape) for entry in net.layout.entries},
         "posterior": {"kind": net.posterior.kind, **net.posterior.options()},
         "prior": {"kind": prior.kind, **prior.options()},
-        "likelihood": None if likelihood is None else {"kind": likelihood.kind, **likelihood.options()},
+        "likelihood": None if likelihood is None else {"kind": place_of(type(likelihood)), **likelihood.options()},
     }
 
 
-def rebuild(description: dict[str, Any], model: nn.Module) -> BayesianModule:
-    """A network of this description around a copy of `model`, its tensors still to be loaded."""
+def rebuild(
+    description: dict[str, Any], model: nn.Module, *, likelihood: type[Likelihood] | None = None
+) -> BayesianModule:
+    """A network of this description around a copy of `model`, its tensors still to be loaded.
+
+    `likelihood` is the class of a likelihood that is not the library's.
+    """
     model = copy.deepcopy(model)
     known = dict(model.named_parameters())
     for name, shape in description["weights"].items():
@@ -53,8 +58,8 @@ def rebuild(description: dict[str, Any], model: nn.Module) -> BayesianModule:
     layout = Layout(tuple(entries[name] for name in description["weights"]))  # the vector's order, not the module's
     posterior = POSTERIORS[description["posterior"]["kind"]].empty(layout.num_weights, **description["posterior"])
     prior = PRIORS[description["prior"]["kind"]].empty(layout.num_weights, **description["prior"])
-    likelihood = description["likelihood"] and build_likelihood(**description["likelihood"])
-    return BayesianModule(model, layout, posterior, prior, likelihood=likelihood)
+    observed = description["likelihood"] and build_likelihood(given=likelihood, **description["likelihood"])
+    return BayesianModule(model, layout, posterior, prior, likelihood=observed)
 
 
 def network_state(net: BayesianModule) -> dict[str, Any]:
@@ -80,8 +85,11 @@ def save(net: BayesianModule, path: str | Path) -> None:
     replace_file(path, lambda partial: save_file(tensors, partial, metadata=metadata))
 
 
-def load(path: str | Path, model: nn.Module) -> BayesianModule:
-    """The network saved at `path`; `model` gives the architecture and is left as it is."""
+def load(path: str | Path, model: nn.Module, *, likelihood: type[Likelihood] | None = None) -> BayesianModule:
+    """The network saved at `path`; `model` gives the architecture and is left as it is.
+
+    A `likelihood` of your own class is given here, unless it is registered (`register_likelihood`).
+    """
     try:
         with safetensors.safe_open(Path(path), framework="pt") as file:
             metadata = file.metadata()
@@ -97,7 +105,7 @@ def load(path: str | Path, model: nn.Module) -> BayesianModule:
         found = f"{header.get('format')} {header.get('version')}"
         raise CorruptFileError(f"{path} has format {found}; this program reads {FORMAT} {VERSION}")
     dtype = next(tensor.dtype for name, tensor in tensors.items() if name.startswith("posterior."))
-    net = rebuild(header, model).to(dtype)
+    net = rebuild(header, model, likelihood=likelihood).to(dtype)
     try:
         net.load_state_dict(tensors)
     except RuntimeError as error:

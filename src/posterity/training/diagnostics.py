@@ -72,7 +72,8 @@ def health_warnings(
 ) -> list[str]:
     """What a person should look at; `score` is the accuracy, or the mean square error."""
     found = []
-    spread = train.y.std(0, correction=0).mean().item() if train.task == "regression" else 1.0
+    scaled = train.task == "regression" and (net.likelihood is None or net.likelihood.standardisable)
+    spread = train.y.std(0, correction=0).mean().item() if scaled else 1.0
     if not 1 / FAR < spread < FAR:
         found.append(
             f"the targets have a spread of {spread:.3g}, which weights of a usual size do not reach: standardise them "

@@ -22,7 +22,6 @@ a state depends on the number of ranks: a run is resumed on any.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -70,10 +69,9 @@ class SpreadTraining(Training):
         before = {} if baseline is None else baseline.state()
         loss = self._joined(super().gradient(x[rows], y[rows]), y, begin, end)
         if baseline is not None:  # it has seen the costs of these rows alone
-            assert loss.kl_drawn is not None
             baseline.restore(before)
             baseline.next("nll", loss.nll)
-            baseline.next("kl", loss.kl_drawn)
+            baseline.next("kl", loss.kl)
         return loss
 
     def _draw_apart(self) -> None:
@@ -90,8 +88,8 @@ class SpreadTraining(Training):
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         outputs = loss.outputs.new_zeros(len(loss.outputs), len(y), *loss.outputs.shape[2:])
         outputs[:, begin:end] = loss.outputs.detach()[:, : end - begin]
-        kl = 0.0 if loss.kl_drawn is None else share * loss.kl_drawn.item()
-        numbers = outputs.new_tensor([kl, *(self.watch.received == number for number in WATCHED)])
+        own = 0.0 if loss.weights is None else share * loss.kl.item()  # else it is the same on all ranks
+        numbers = outputs.new_tensor([own, *(self.watch.received == number for number in WATCHED)])
 
         scaled = (gradient.flatten() * share for gradient in gradients)
         buffer = torch.cat([*scaled, outputs.flatten(), numbers])
@@ -106,8 +104,8 @@ class SpreadTraining(Training):
         self.received = next((number for number, count in signals if count), None)
         with torch.no_grad():
             whole = joined.to(outputs).view_as(outputs)
-            drawn = None if loss.kl_drawn is None else numbers[0].to(loss.kl_drawn)
-            return replace(loss, nll=self.likelihood.nll(whole, y), outputs=whole, kl_drawn=drawn)
+            kl = loss.kl.detach() if loss.weights is None else numbers[0].to(loss.kl)
+            return loss.replaced(nll=self.likelihood.nll(whole, y), kl=kl, outputs=whole)
 
     def validate(self, net: BayesianModule) -> dict[str, float]:
         """Rank 0's scores."""

@@ -80,13 +80,15 @@ def plan(
     if isinstance(net.posterior, Mixture):
         return _plan_members(net, train, val, settings, likelihood)
     like = net.posterior.mean
-    train, val = as_dataset(train, like.dtype), None if val is None else as_dataset(val, like.dtype)
+    given = likelihood or net.likelihood
+    train, val = with_all_classes(net, train, given), None if val is None else with_all_classes(net, val, given)
     if settings.patience and val is None:
         raise UsageError("patience needs validation data: give some, or a val_fraction above 0")
-    likelihood = likelihood or net.likelihood or default_likelihood(train).to(like)
+    likelihood = given or default_likelihood(train).to(like)
     check_fit(net, likelihood, train)
     if val is not None:
         _check_alike(train, val)
+        likelihood.check_targets(val.y)
     if settings.augmentation is not None:
         check_augmentation(settings.augmentation, train.input_shape)
     if not net.posterior.trainable:
@@ -136,8 +138,6 @@ def _plan_members(
     """Each member's plan is that of the network by itself, but for its seed."""
     if settings.learn_prior:
         raise UsageError("learn_prior would give each member of an ensemble its own prior; they have one: leave it out")
-    dtype = net.posterior.mean.dtype
-    train, val = as_dataset(train, dtype), None if val is None else as_dataset(val, dtype)
     plans = []
     for number, member in enumerate(members(net), 1):
         own = settings.model_copy(update={"seed": member_seed(settings.seed, number)})
@@ -150,8 +150,25 @@ def _plan_members(
     return replace(plans[0], members=tuple(plans))
 
 
-def as_dataset(data: Data, dtype: torch.dtype) -> Dataset:
-    """`data` itself, or made of a pair (x, y), whose real numbers then get the network's `dtype`."""
+def with_all_classes(net: BayesianModule, data: Data, likelihood: Likelihood | None) -> Dataset:
+    """`data` as a Dataset; labels in arrays may lack classes that the network has outputs for, as a fold's do."""
+    found = as_dataset(data, net.posterior.mean.dtype, likelihood)
+    if isinstance(data, Dataset) or found.task != "classification":
+        return found
+    try:
+        outputs = net.trial(found.x[:2])
+    except Exception:  # noqa: BLE001: check_fit says what it is
+        return found
+    wide = isinstance(outputs, Tensor) and outputs.dim() == 2
+    known = (likelihood or Categorical()).num_classes_of(outputs.shape[1]) if wide else 0
+    return replace(found, num_classes=max(found.num_classes, known))
+
+
+def as_dataset(data: Data, dtype: torch.dtype, likelihood: Likelihood | None = None) -> Dataset:
+    """`data` itself, or made of a pair (x, y), whose real numbers then get the network's `dtype`.
+
+    A `likelihood` says what integer targets are: counts, for a Poisson.
+    """
     if isinstance(data, Dataset):
         return data
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
@@ -159,7 +176,8 @@ def as_dataset(data: Data, dtype: torch.dtype) -> Dataset:
             f"training data are a posterity.Dataset or a pair (x, y) of arrays, not a {type(data).__name__}; "
             "data are kept in memory as tensors, so that no loader is needed"
         )
-    return Dataset.from_arrays(*data).to(dtype)
+    task = None if likelihood is None or likelihood.task == "classification" else likelihood.task
+    return Dataset.from_arrays(*data, task=task).to(dtype)
 
 
 def default_likelihood(data: Dataset, noise: float | str = "learnt") -> Likelihood:
@@ -183,6 +201,7 @@ def check_fit(net: BayesianModule, likelihood: Likelihood, data: Dataset) -> Non
         raise DataError(f"the network cannot take inputs of shape {data.input_shape}: {reason}") from error
     if not isinstance(output, Tensor):
         raise UsageError(f"the network must return one tensor, not {type(output).__name__}")
+    likelihood.check_targets(data.y)
     expected = likelihood.num_outputs(data.num_outputs)
     if output.shape[1:] != (expected,):
         what = "classes" if data.task == "classification" else "targets"
