@@ -18,11 +18,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from posterity.core.errors import UsageError
 from posterity.core import inputs
+from posterity.core.errors import UsageError
 from posterity.core.hosting import Host, frozen_parts
-from posterity.core.layout import Layout, Selection, select_parameters
 from posterity.core.inputs import Inputs
+from posterity.core.layout import Layout, Selection, select_parameters
 from posterity.core.randomness import NoiseSource, fresh_seed
 from posterity.core.reading import Output, read_by
 from posterity.initialisation import MODULE, PRIOR, Init, Start

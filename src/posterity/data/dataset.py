@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
@@ -35,6 +36,15 @@ class Batch(NamedTuple):
     x: Inputs
     y: Tensor
     weight: Tensor | None = None
+
+    def changed(self, change: Callable[[Inputs], Inputs]) -> Batch:
+        """The same with inputs, targets and weights changed."""
+        return Batch(change(self.x), change(self.y), None if self.weight is None else change(self.weight))
+
+    @property
+    def targets(self) -> tuple[Tensor, ...]:
+        """What a likelihood is given beside the outputs: y, and the weights if there are any."""
+        return (self.y,) if self.weight is None else (self.y, self.weight)
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,7 @@ class Dataset:
         """Outputs a network needs: classes, one logit, or target columns."""
         if self.task == "classification":
             return self.num_classes
-        return 1 if self.task == "binary" else self.y.shape[1]
+        return 1 if self.y.ndim == 1 else self.y.shape[1]
 
     def subset(self, index: Tensor) -> Dataset:
         """The rows of `index`: positions, or a mask of length n."""

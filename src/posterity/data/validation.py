@@ -114,7 +114,9 @@ def check_weights(weight: Tensor, rows: int, what: str) -> None:
         raise DataError(f"{what}: weights are {weight.dtype} of shape {tuple(weight.shape)}; expected real, ({rows},).")
     check_finite(weight, f"{what}: weights")
     if bool((weight < 0).any()) or not bool(weight.any()):
-        raise DataError(f"{what}: weights are from {weight.min():g} to {weight.max():g}; none may be below 0, nor all 0.")
+        raise DataError(
+            f"{what}: weights are from {weight.min():g} to {weight.max():g}; none may be below 0, nor all 0."
+        )
 
 
 def check_targets(y: Tensor, task: str, num_classes: int, what: str) -> None:
@@ -175,11 +177,12 @@ def _check_labels(y: Tensor, num_classes: int, what: str) -> None:
 
 
 def _check_binary(y: Tensor, what: str) -> None:
-    if not y.is_floating_point() or y.ndim != 1:
+    if not y.is_floating_point() or y.ndim not in (1, 2):
         raise DataError(
-            f"{what}: binary targets are {y.dtype} of shape {tuple(y.shape)}; expected floating point of shape (rows,)."
+            f"{what}: binary targets are {y.dtype} of shape {tuple(y.shape)}; expected floating point of shape "
+            "(rows,), or (rows, labels) where several may hold."
         )
     outside = ((y != 0) & (y != 1)).nonzero()
     if len(outside):
-        row = int(outside[0])
-        raise DataError(f"{what}: binary target {float(y[row])} in row {row} is neither 0 nor 1.")
+        place = outside[0].tolist()
+        raise DataError(f"{what}: binary target {float(y[tuple(place)])} in row {place[0]} is neither 0 nor 1.")

@@ -26,9 +26,9 @@ class Categorical(Likelihood):
         """(S, n) for logits (S, n, K) and labels (n,)."""
         return -self._cross_entropy(outputs, y, "none").view(outputs.shape[:2])
 
-    def nll(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Mean over weight samples and data of -log P(y | outputs)."""
-        return self._cross_entropy(outputs, y, "mean")
+    def nll(self, outputs: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Mean over weight samples and data of -log P(y | outputs), times the `weight` (n,) of each datum."""
+        return self._cross_entropy(outputs, y, "mean") if weight is None else super().nll(outputs, y, weight)
 
     def _cross_entropy(self, outputs: Tensor, y: Tensor, reduction: str) -> Tensor:
         if y.dim() != 1 or outputs.shape[1] != y.shape[0]:

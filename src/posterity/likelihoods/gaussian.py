@@ -104,12 +104,15 @@ class GaussianNoise(Likelihood):
             self.unit.copy_(spread)
 
     @torch.no_grad()
-    def adapt(self, outputs: Tensor, y: Tensor, share: float) -> None:
+    def adapt(self, outputs: Tensor, y: Tensor, share: float, weight: Tensor | None = None) -> None:
         """A learnt noise towards these residuals, see the header."""
         if self.noise != "learnt":
             return
         variance = F.softplus(self.rho.double()).square()
-        best = (y - outputs).double().square().mean((0, 1))
+        squares = (y - outputs).double().square()
+        best = squares.mean((0, 1))
+        if weight is not None and weight.any():
+            best = (weight.double().unsqueeze(-1) * squares).mean((0, 1)) / weight.double().mean()
         least = (LEAST * y.double().std(0, correction=0)).clamp_min(torch.finfo(self.rho.dtype).tiny)
         sd = torch.lerp(variance, best, share).sqrt().maximum(least)
         self.rho.copy_(rho_of(sd))

@@ -23,9 +23,10 @@ class Likelihood(nn.Module, ABC):
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """log P(y | outputs) (S, n) for `outputs` (S, n, K)."""
 
-    def nll(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Mean over weight samples and data of -log P(y | outputs)."""
-        return -self.log_prob(outputs, y).mean()
+    def nll(self, outputs: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Mean over weight samples and data of -log P(y | outputs), times the `weight` (n,) of each datum."""
+        log_prob = self.log_prob(outputs, y)
+        return -(log_prob if weight is None else weight * log_prob).mean()
 
     @abstractmethod
     def predict(self, outputs: Tensor) -> Prediction:
@@ -35,11 +36,15 @@ class Likelihood(nn.Module, ABC):
     def num_outputs(self, num_targets: int) -> int:
         """How many outputs a network needs for this many classes or target columns."""
 
+    def output_shape(self, num_targets: int, target_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape (K, ...) of the outputs that it needs for a row: `target_shape` is that of a map of classes."""
+        return (self.num_outputs(num_targets), *target_shape)
+
     def trained(self) -> list[nn.Parameter]:
         """The parameters that an optimiser moves in `fit`; what has a closed form follows the residuals instead."""
         return list(self.parameters())
 
-    def adapt(self, outputs: Tensor, y: Tensor, share: float) -> None:
+    def adapt(self, outputs: Tensor, y: Tensor, share: float, weight: Tensor | None = None) -> None:
         """Move what has a closed form by `share` of the way to what is best for these `outputs` (S, n, K) and `y`."""
 
     def begin(self, y: Tensor) -> None:

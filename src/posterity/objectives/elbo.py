@@ -21,6 +21,7 @@ from torch import Tensor
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
+from posterity.core.inputs import Inputs
 from posterity.likelihoods import Likelihood
 from posterity.objectives.baseline import MovingBaseline
 from posterity.objectives.estimate import estimate
@@ -108,7 +109,7 @@ class Loss:
 def negative_elbo(
     net: BayesianModule,
     likelihood: Likelihood,
-    x: Tensor,
+    x: Inputs,
     y: Tensor,
     *,
     num_data: int,
@@ -118,9 +119,12 @@ def negative_elbo(
     estimator: str = "sample",
     gradient: str | None = None,
     baseline: str | MovingBaseline | None = None,
+    weight: Tensor | None = None,
 ) -> Loss:
     """The loss of one batch; `num_data` is the size of the whole training set.
 
+    A tuple `x` becomes the network's positional arguments, a dict its keywords. `weight` (n,) multiplies each datum's
+    log-likelihood: 2 is the datum twice.
     `estimator` is how the pass is made random: "sample", "local" or "flipout" (posterity.estimators). `gradient` is how
     the KL enters: "analytic", "total", "path" or "score", by default the first that q and prior have. `baseline`, for
     the score, is "leave_one_out" or a `MovingBaseline` that is kept from call to call (objectives.estimate).
@@ -131,7 +135,8 @@ def negative_elbo(
         raise UsageError(f"the temperature must be a number of at least 0, not {temperature}")
     if samples < 1:
         raise UsageError(f"the number of weight samples must be at least 1, not {samples}")
-    e = estimate(net, likelihood, x, y, samples=samples, estimator=estimator, gradient=gradient, baseline=baseline)
+    kinds = {"samples": samples, "estimator": estimator, "gradient": gradient, "baseline": baseline}
+    e = estimate(net, likelihood, x, y, **kinds, weight=weight)  # type: ignore[arg-type]
     rest = (e.outputs, net, e.kl_handle, _fingerprint(net), e.kl_drawn, e.weights)
     return Loss(e.nll, temperature, kl_weight, num_data, *rest)
 

@@ -6,7 +6,6 @@ outputs_s = model(x; w_s),   s = 1 .. S       one torch.vmap over s, or S passes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
