@@ -247,7 +247,7 @@ def test_labels_that_the_sample_lacks_are_known_by_the_network():
     net = pt.bayesian(nn.Linear(3, 3), seed=0)
     result = pt.fit(net, DataLoader(TensorDataset(x, y), 500), epochs=1)
     assert result.history[0]["step"] == 6
-    with pytest.raises(DataError, match="labels from 2 to 2; expected 0..1"):
+    with pytest.raises(DataError, match=r"labels from 2 to 2; expected 0..1"):
         pt.fit(pt.bayesian(nn.Linear(3, 2), seed=0), DataLoader(TensorDataset(x, y), 500), epochs=1)
 
 
@@ -280,7 +280,7 @@ def test_what_does_not_go_together_is_refused(classes):
     loader = DataLoader(TensorDataset(*classes), BATCH)
     with pytest.raises(UsageError, match="a DataLoader has its own"):
         pt.fit(make(), loader, batch_size=7)
-    with pytest.raises(UsageError, match="num_data .9. is for streams"):
+    with pytest.raises(UsageError, match=r"num_data .9. is for streams"):
         pt.fit(make(), classes, num_data=9)
     with pytest.raises(DataError, match="no known end"):
         pt.fit(make(), classes, Stream(*classes), epochs=1)
