@@ -23,6 +23,7 @@ from torch import Tensor
 
 from posterity.bayesian import BayesianModule
 from posterity.core import inputs
+from posterity.core.precision import wide
 from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Dataset
 from posterity.likelihoods import Likelihood
@@ -52,7 +53,7 @@ def wanted_spread(
     batch = train.rows(some).changed(lambda part: inputs.moved(part, net.posterior.mean))
     source = NoiseSource(derive(seed, "arrival/noise"))
     mean = net.posterior.mean.detach()
-    forces = torch.zeros_like(mean, dtype=torch.float64)
+    forces = torch.zeros_like(wide(mean))
     for _ in range(PAIRS):
         noise = source.normal((net.posterior.noise_size,), mean)
         for signed in (noise, -noise):

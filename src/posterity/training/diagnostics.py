@@ -101,7 +101,7 @@ def health_warnings(
 
 def _effective(group: ParameterGroup) -> dict[str, Any]:
     found = [(p, effective_rates(group.optimizer, p)) for p in group.parameters]
-    known = [rates.expand(p.shape).flatten() for p, rates in found if rates is not None]
+    known = [rates.to(p.device).expand(p.shape).flatten() for p, rates in found if rates is not None]
     return {"effective_rate": _quantiles(torch.cat(known))} if known else {}
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from posterity.bayesian import BayesianModule
 from posterity.core import inputs
 from posterity.core.inputs import Inputs
+from posterity.core.precision import wide
 from posterity.likelihoods import GaussianNoise, RealPrediction
 
 MOST_WEIGHTS = 1500  # whose matrix is inverted: some 50 ms
@@ -33,9 +34,9 @@ def mean_leverage(
 ) -> Tensor:
     """Of each target (k,), over the rows `x` of the training data, `prediction` at these."""
     if net.num_weights <= MOST_WEIGHTS:
-        return _by_gradients(net, x, prediction.aleatoric_sd.double(), temperature=temperature, num_data=num_data)
+        return _by_gradients(net, x, wide(prediction.aleatoric_sd), temperature=temperature, num_data=num_data)
     assert prediction.samples is not None
-    each = prediction.samples.double().var(0) / prediction.aleatoric_sd.double().square() / temperature
+    each = wide(prediction.samples).var(0) / wide(prediction.aleatoric_sd).square() / temperature
     return each.clamp_max(1.0).mean(0).clamp_max(net.num_weights / num_data)
 
 
@@ -43,7 +44,7 @@ def _by_gradients(net: BayesianModule, x: Inputs, noise: Tensor, *, temperature:
     jacobian = _jacobian(net, x) / noise.unsqueeze(-1)  # (n, k, N)
     flat = jacobian.flatten(0, 1)
     precision = torch.matmul(flat.T, flat) * (num_data / len(noise))
-    precision.diagonal().add_(temperature / net.prior.sd.double().square())
+    precision.diagonal().add_(temperature / wide(net.prior.sd).square())
     precision.diagonal().add_(ROUNDING * precision.diagonal().mean())  # a wide prior holds nothing
     half: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(precision), flat.T, upper=False)  # (N, n k)
     return half.square().sum(0).view(len(noise), -1).mean(0)
@@ -60,4 +61,4 @@ def _jacobian(net: BayesianModule, x: Inputs) -> Tensor:
                 outputs = inputs.call(model, inputs.take(x, slice(at, at + ROWS)))
                 means = likelihood.moments(outputs.unsqueeze(0))[0].flatten()
             rows += [torch.autograd.grad(mean, weights, retain_graph=True)[0] for mean in means]
-    return torch.stack(rows).double().view(inputs.count(x), -1, len(weights))
+    return wide(torch.stack(rows)).view(inputs.count(x), -1, len(weights))

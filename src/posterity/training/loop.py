@@ -174,7 +174,7 @@ class Training:
         assert self.val is not None
         seed = derive(self.settings.seed, f"validation/{self.epoch}")
         prediction = net.predict(self.val.x, self.settings.val_samples, seed=seed)
-        return brief_score(prediction, self.val.y.to(prediction.mean.device), self.val.task)
+        return brief_score(prediction.cpu(), self.val.y.cpu(), self.val.task)
 
     def state(self) -> dict[str, Any]:
         """All that the future depends on."""
@@ -248,7 +248,7 @@ class Training:
             raise non_finite(self.net, loss, self.step + 1)
         if self.settings.clip is not None:
             parameters = [p for group in self.groups for p in group.parameters]
-            clip_grads_with_norm_(parameters, self.settings.clip, torch.tensor(norm))
+            clip_grads_with_norm_(parameters, self.settings.clip, torch.tensor(norm, device="cpu"))
 
     def _add_up(self, loss: Loss, y: Tensor) -> None:
         rows = len(y)
