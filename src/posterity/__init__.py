@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
-from posterity.data import Dataset, Standardisation
+from posterity.data import Dataset, LoaderData, Standardisation
 from posterity.ensemble import ensemble
 from posterity.integrations import TensorBoard
 from posterity.laplace import laplace
@@ -73,6 +73,7 @@ __all__ = [
     "GradientVariance",
     "Laplace",
     "Likelihood",
+    "LoaderData",
     "Loss",
     "LowRank",
     "MeanField",

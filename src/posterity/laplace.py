@@ -39,7 +39,7 @@ from posterity.likelihoods import Likelihood
 from posterity.posteriors import Full, MeanField, Posterior
 from posterity.prediction import BATCH_SIZE
 from posterity.priors import FlatGaussian, PriorRule
-from posterity.training.plan import Data, check_fit, default_likelihood, with_all_classes
+from posterity.training.fitting_data import Data, as_dataset, check_fit, default_likelihood
 
 DIAGONAL, LAST_LAYER = STRUCTURES = ("diagonal", "last_layer")
 HALVINGS = 100  # of the interval in which log a is sought
@@ -71,7 +71,7 @@ def laplace(
     seed = fresh_seed() if seed is None else seed
     fit_prior = prior is None and not isinstance(net, BayesianModule) if fit_prior is None else fit_prior
     point = _as_point(net, prior, seed)
-    data = with_all_classes(point, data, likelihood or point.likelihood)
+    data = as_dataset(data, point, likelihood or point.likelihood)
     given = likelihood or point.likelihood
     point.likelihood = copy.deepcopy(given or default_likelihood(data)).to(point.posterior.mean)
     check_fit(point, point.likelihood, data)
@@ -137,7 +137,10 @@ def _around(point: BayesianModule, names: list[str], hessian: Tensor, *, fit_pri
         q = MeanField(weights, rho_of((hessian + precision).rsqrt()).to(weights))
     else:
         q = Full.of_precision(weights, hessian + precision.diag())
-    return BayesianModule(model, layout, q, prior, likelihood=point.likelihood, seed=seed)
+    # Its module is a copy of the point's, and reads its output already.
+    made = BayesianModule(model, layout, q, prior, likelihood=point.likelihood, seed=seed)
+    made.output = point.output
+    return made
 
 
 def _plain(point: BayesianModule) -> nn.Module:

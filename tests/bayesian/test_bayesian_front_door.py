@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
 import posterity as pt
-from posterity.core.errors import DataError, UsageError
+from posterity.core.errors import UsageError
 
 X, Y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
 
@@ -43,9 +42,3 @@ def test_tokens_reach_an_embedding():
 def test_mistakes_are_told(call, message):
     with pytest.raises(UsageError, match=message):
         call()
-
-
-def test_loaders_are_refused_with_a_reason():
-    loader = DataLoader(TensorDataset(torch.from_numpy(X).float(), torch.from_numpy(Y)))
-    with pytest.raises(DataError, match="pair"):
-        pt.fit(pt.bayesian(nn.Linear(3, 2)), loader)

@@ -33,6 +33,7 @@ from posterity.averaging.running import RunningMean, RunningMoments
 from posterity.averaging.swa import SWA
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError, unknown_name
+from posterity.core.precision import wide
 from posterity.posteriors import LowRank, MeanField, Posterior, rho_of
 
 COVARIANCES = ("total", "snapshot", "posterior", "low_rank")
@@ -78,7 +79,7 @@ class HWA(SWA):
         """Take a snapshot of `net`."""
         self.check(net.posterior)
         super().update(net)
-        self.variances.add(net.posterior.sd.detach().double().square())
+        self.variances.add(wide(net.posterior.sd.detach()).square())
         if self.covariance == "low_rank":
             self.snapshots.append(net.posterior.mean.detach().clone())
 
@@ -98,7 +99,7 @@ class HWA(SWA):
         variance = self.variance().clamp_min(4 * torch.finfo(last.mean.dtype).tiny)
         if self.covariance != "low_rank":
             return MeanField(self.means.mean.to(last.mean), rho_of(variance.sqrt()).to(last.mean))
-        deviations = torch.stack([snapshot.double() - self.means.mean for snapshot in self.snapshots])
+        deviations = torch.stack([wide(snapshot).to(self.means.mean) - self.means.mean for snapshot in self.snapshots])
         return LowRank.halved(self.means.mean, variance, deviations).to(last.mean)
 
     @torch.no_grad()

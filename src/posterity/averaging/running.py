@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posterity.core.precision import wide
+
 
 class RunningMean:
     """The mean of what `add` was given."""
@@ -24,14 +26,18 @@ class RunningMean:
 
     def add(self, value: Tensor) -> None:
         """One more."""
-        value = value.detach().double()
+        value = wide(value.detach())
         if self.count == 0:
             self._begin(value)
+        self._place(value)
         self.count += 1
         self._update(value)
 
     def _begin(self, like: Tensor) -> None:
         self.mean = torch.zeros_like(like)
+
+    def _place(self, like: Tensor) -> None:
+        self.mean = self.mean.to(like)  # what was restored lies on the CPU
 
     def _update(self, value: Tensor) -> None:
         self.mean += (value - self.mean) / self.count
@@ -60,6 +66,10 @@ class RunningMoments(RunningMean):
     def _begin(self, like: Tensor) -> None:
         super()._begin(like)
         self.squares = torch.zeros_like(like)
+
+    def _place(self, like: Tensor) -> None:
+        super()._place(like)
+        self.squares = self.squares.to(like)
 
     def _update(self, value: Tensor) -> None:
         before = value - self.mean

@@ -39,7 +39,7 @@ def generator(seed: int, purpose: str) -> torch.Generator:
 
 def fresh_seed() -> int:
     """A seed drawn from PyTorch's global generator, so that `torch.manual_seed` governs it."""
-    return int(torch.randint(2**62, ()).item())
+    return int(torch.randint(2**62, (), device="cpu").item())
 
 
 class NoiseSource:
@@ -55,7 +55,7 @@ class NoiseSource:
         """
         # Half-precision noise would have too few distinct values: it is rounded from single precision.
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
-        noise = torch.empty(shape, dtype=dtype)
+        noise = torch.empty(shape, dtype=dtype, device="cpu")  # the bits' own place
         for row in noise.view(-1, shape[-1]) if noise.numel() else ():
             for block in row.split(BLOCK):
                 words = self._bits.random_raw(math.ceil(block.numel() * dtype.itemsize / 8))

@@ -2,8 +2,10 @@
 
 from posterity.data.augmentation import AUGMENTATIONS, Augmentation, check_augmentation
 from posterity.data.batches import Batches
-from posterity.data.dataset import Dataset, Task
+from posterity.data.dataset import Batch, Dataset, Task
+from posterity.data.feeds import FedBatches, Feed, MemoryFeed
 from posterity.data.files import read_columns, read_inputs, resolve_dataset
+from posterity.data.loading import LoaderData, LoaderFeed
 from posterity.data.registry import DatasetInfo, describe, fetch, is_seeded, load, load_test, names
 from posterity.data.splits import Splits
 from posterity.data.standardisation import Standardisation
@@ -11,9 +13,15 @@ from posterity.data.standardisation import Standardisation
 __all__ = [
     "AUGMENTATIONS",
     "Augmentation",
+    "Batch",
     "Batches",
     "Dataset",
     "DatasetInfo",
+    "FedBatches",
+    "Feed",
+    "LoaderData",
+    "LoaderFeed",
+    "MemoryFeed",
     "Splits",
     "Standardisation",
     "Task",

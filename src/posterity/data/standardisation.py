@@ -57,7 +57,8 @@ class Standardisation:
     @classmethod
     def identity(cls, dataset: Dataset) -> Standardisation:
         """Mean 0 and sd 1, in the shapes that fit `dataset`."""
-        shape = (dataset.x.shape[1],) + (1,) * (dataset.x.ndim - 2)
+        first, *rest = dataset.input_shape
+        shape = (first,) + (1,) * len(rest)
         width = dataset.y.shape[1] if dataset.task == "regression" else 1
         like = dataset.y if dataset.task == "regression" else dataset.x
         return cls(dataset.x.new_zeros(shape), dataset.x.new_ones(shape), like.new_zeros(width), like.new_ones(width))
@@ -73,8 +74,8 @@ class Standardisation:
         return _standardised(x, mean, self.x_sd) if mean.is_floating_point() else x
 
     def targets(self, y: Tensor) -> Tensor:
-        """Standardised regression targets (n, k); labels (n,) come back as they are."""
-        if y.ndim < 2:
+        """Standardised regression targets (n, k); labels and 0/1 come back as they are."""
+        if y.ndim < 2 or not y.is_floating_point():
             return y.float() if y.dtype == torch.float64 else y
         if y.shape[1] != len(self.y_mean):
             raise DataError(f"targets have {y.shape[1]} columns but those of the training data {len(self.y_mean)}.")

@@ -21,7 +21,7 @@ from posterity.experiments.run import Run
 from posterity.models import build_model, check_model_options, default_model
 from posterity.posteriors import POSTERIORS
 from posterity.priors import PriorRule, build_prior, check_prior_options
-from posterity.training.plan import default_likelihood
+from posterity.training.fitting_data import default_likelihood
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,7 @@ def _build_one(run: Run, dataset: Dataset) -> BayesianModule:
             select=_select(run, model),
             likelihood=likelihood,
             seed=run.seed,
+            output=None,
             **run.posterior_options,
         )
 

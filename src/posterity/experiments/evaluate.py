@@ -74,7 +74,8 @@ def _shifted_inputs(trained: Trained, name: str, test: Dataset, seed: int) -> Te
     other = at_most(data.load_test(name), trained.run.test_rows)
     if other.input_shape != trained.input_shape:
         raise DataError(f"{name} has inputs {other.input_shape}, the network takes {trained.input_shape}")
-    return other.x
+    inputs: Tensor = other.x
+    return inputs
 
 
 def _detect(inside: Prediction, outside: Prediction) -> dict[str, float]:

@@ -37,6 +37,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posterity.core.errors import UsageError
+from posterity.core.precision import wide, wide_type
 from posterity.core.scale import rho_of
 from posterity.likelihoods.likelihood import Likelihood
 from posterity.likelihoods.mixture import HALF_LOG_2PI
@@ -90,7 +91,7 @@ class GaussianNoise(Likelihood):
         """Mean and standard deviations by source."""
         mean, sd = self.moments(outputs)
         # Squares are summed in double precision, where they have room; `std` does so by itself.
-        noise = torch.linalg.vector_norm(sd, dim=0, dtype=torch.float64).div_(math.sqrt(len(sd))).to(sd.dtype)
+        noise = torch.linalg.vector_norm(sd, dim=0, dtype=wide_type(sd.device)).div_(math.sqrt(len(sd))).to(sd.dtype)
         return RealPrediction(mean.mean(0), noise, mean.std(0, correction=0), mean, sd.contiguous())
 
     def trained(self) -> list[nn.Parameter]:
@@ -109,11 +110,11 @@ class GaussianNoise(Likelihood):
         """A learnt noise towards these residuals, see the header."""
         if self.noise != "learnt":
             return
-        variance = F.softplus(self.rho.double()).square()
-        squares = (y - outputs).double().square().mean(0)
-        counts = torch.ones_like(squares[:, 0]) if weight is None else weight.double()
+        variance = F.softplus(wide(self.rho)).square()
+        squares = wide(y - outputs).square().mean(0)
+        counts = torch.ones_like(squares[:, 0]) if weight is None or not weight.any() else wide(weight)
         best = torch.matmul(counts, squares) / counts.sum()
-        least = (LEAST * y.double().std(0, correction=0)).clamp_min(torch.finfo(self.rho.dtype).tiny)
+        least = (LEAST * wide(y).std(0, correction=0)).clamp_min(torch.finfo(self.rho.dtype).tiny)
         sd = torch.lerp(variance, best, share).sqrt().maximum(least)
         self.rho.copy_(rho_of(sd))
 
@@ -128,15 +129,15 @@ class GaussianNoise(Likelihood):
         assert isinstance(prediction, RealPrediction)
         if not self.settles or prediction.samples is None or len(prediction.samples) < 2:
             return
-        noise = prediction.aleatoric_sd.double()
-        spread = (prediction.samples.double().var(0) / noise.square()).mean(0)
-        residuals = ((y - prediction.mean).double() / noise).square().mean(0)
+        noise = wide(prediction.aleatoric_sd)
+        spread = (wide(prediction.samples).var(0) / noise.square()).mean(0)
+        residuals = (wide(y - prediction.mean) / noise).square().mean(0)
         left_out = residuals / (1 - leverage.clamp_max(MOST_LEVERAGE)).square()
         factor = (left_out - spread).clamp_min(LEAST**2).sqrt()
         if self.noise == "input":
             self.unit.mul_(factor)
         else:
-            self.rho.copy_(rho_of(F.softplus(self.rho.double()) * factor))
+            self.rho.copy_(rho_of(F.softplus(wide(self.rho)) * factor))
 
     @torch.no_grad()
     def pooled(self, others: Sequence[Likelihood]) -> Likelihood:
@@ -150,7 +151,7 @@ class GaussianNoise(Likelihood):
         if self.noise == "learnt":
             rhos = torch.stack([one.rho for one in (self, *others)])  # type: ignore[misc]
             if (rhos != self.rho).any():  # else without rounding
-                made.rho.copy_(rho_of(F.softplus(rhos.double()).square().mean(0).sqrt()))
+                made.rho.copy_(rho_of(F.softplus(wide(rhos)).square().mean(0).sqrt()))
         return made
 
     def learnt(self) -> dict[str, Any]:

@@ -59,6 +59,10 @@ class Likelihood(nn.Module, ABC):
     def num_outputs(self, num_targets: int) -> int:
         """How many outputs a network needs for this many classes or target columns."""
 
+    def output_shape(self, num_targets: int, target_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape (K, ...) of the outputs that it needs for a row: `target_shape` is that of a map of classes."""
+        return (self.num_outputs(num_targets), *target_shape)
+
     def num_classes_of(self, num_outputs: int) -> int:
         """How many classes a network of this many outputs tells apart; 0 where they do not say."""
         return 0

@@ -21,6 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from posterity.core.precision import wide, wide_type
+
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 NUMBERS_AT_A_TIME = 2**21  # 16 MiB in double precision
 HALVINGS = 64  # more than the bits of a double
@@ -94,7 +96,7 @@ def _log_normal(mean: Tensor, sd: Tensor, y: Tensor) -> Tensor:
 def _by_rows(function: Callable[..., Tensor], means: Tensor, sds: Tensor, *others: Tensor, numbers: int) -> Tensor:
     """`function` of the tensors (., n, k) in double precision, in parts along n; it makes `numbers` of each number."""
     rows = max(1, NUMBERS_AT_A_TIME // max(1, means[:, 0].numel() * numbers))
-    tiny = torch.finfo(torch.float64).tiny  # a noise that has underflowed to 0 is a step, not 0 / 0
+    tiny = torch.finfo(wide_type(means.device)).tiny  # a noise that has underflowed to 0 is a step, not 0 / 0
     parts = zip(*(tensor.split(rows, dim=1) for tensor in (means, sds, *others)), strict=True)
-    done = [function(m.double(), v.double().clamp_min(tiny), *(o.double() for o in rest)) for m, v, *rest in parts]
+    done = [function(wide(m), wide(v).clamp_min(tiny), *(wide(o) for o in rest)) for m, v, *rest in parts]
     return torch.cat(done, dim=1).to(means.dtype)

@@ -141,6 +141,11 @@ class Prediction(ABC):
             joined[field.name] = None if values[0] is None else torch.cat(values, dim=axis)
         return type(parts[0])(**joined)
 
+    def cpu(self: Some) -> Some:
+        """The same in the memory of the CPU."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: value.cpu() for name, value in values.items() if isinstance(value, Tensor)})
+
     def to_numpy(self) -> dict[str, Array]:
         """Everything as arrays by name, the samples included: for `np.savez`, plots and data frames."""
         samples = {name: getattr(self, name) for name in self.by_sample}

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
+from posterity.core.inputs import Inputs
 from posterity.likelihoods import Likelihood
 from posterity.objectives.baseline import MovingBaseline
 from posterity.objectives.estimate import estimate
@@ -135,7 +136,7 @@ class Loss(Tensor):
 def negative_elbo(
     net: BayesianModule,
     likelihood: Likelihood,
-    x: Tensor,
+    x: Inputs,
     y: Tensor,
     *,
     num_data: int,
@@ -149,10 +150,11 @@ def negative_elbo(
 ) -> Loss:
     """The loss of one batch; `num_data` is the size of the whole training set.
 
-    `weight` (n,) multiplies each datum's log probability: 2 counts it twice. `estimator` is how the pass is made
-    random: "sample", "local" or "flipout" (posterity.estimators). `gradient` is how the KL enters: "analytic", "total",
-    "path" or "score", by default the first that q and prior have. `baseline`, for the score, is "leave_one_out" or a
-    `MovingBaseline` that is kept from call to call (objectives.estimate).
+    A tuple `x` becomes the network's positional arguments, a dict its keywords. `weight` (n,) multiplies each datum's
+    log probability: 2 counts it twice. `estimator` is how the pass is made random: "sample", "local" or "flipout"
+    (posterity.estimators). `gradient` is how the KL enters: "analytic", "total", "path" or "score", by default the
+    first that q and prior have. `baseline`, for the score, is "leave_one_out" or a `MovingBaseline` that is kept from
+    call to call (objectives.estimate).
     """
     if not isinstance(net, BayesianModule):
         raise _not_bayesian(net)

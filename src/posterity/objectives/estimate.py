@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError, unknown_name
+from posterity.core.inputs import Inputs
 from posterity.estimators import ESTIMATORS, LINEAR_RULES, SAMPLE, random_outputs
 from posterity.likelihoods import Likelihood
 from posterity.objectives.baseline import BASELINES, LEAVE_ONE_OUT, MOVING, MovingBaseline, leave_one_out
@@ -71,7 +72,7 @@ def check_estimate(estimator: str, gradient: str | None, baseline: str | None, s
 def estimate(
     net: BayesianModule,
     likelihood: Likelihood,
-    x: Tensor,
+    x: Inputs,
     y: Tensor,
     *,
     weight: Tensor | None = None,
@@ -136,7 +137,7 @@ def kind_of(posterior: Posterior, prior: Prior, estimator: str, gradient: str | 
 def _score(
     net: BayesianModule,
     likelihood: Likelihood,
-    x: Tensor,
+    x: Inputs,
     y: Tensor,
     weight: Tensor | None,
     samples: int,

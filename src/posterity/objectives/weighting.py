@@ -23,6 +23,6 @@ def kl_weights(num_batches: int, lam: float = 1.0) -> Tensor:
     if not (math.isfinite(lam) and lam >= 0):
         raise UsageError(f"lam must be a number of at least 0, not {lam}")
     if lam == 0:
-        return torch.zeros(num_batches, dtype=torch.float64)
-    falling = (-abs(math.log(lam)) * torch.arange(num_batches, dtype=torch.float64)).softmax(0)
+        return torch.zeros(num_batches, dtype=torch.float64, device="cpu")
+    falling = (-abs(math.log(lam)) * torch.arange(num_batches, dtype=torch.float64, device="cpu")).softmax(0)
     return num_batches * (falling.flip(0) if lam > 1 else falling)

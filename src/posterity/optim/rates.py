@@ -43,7 +43,7 @@ def effective_rates(optimizer: Optimizer, p: Tensor) -> Tensor | None:
 
 
 def _sgd(group: Group, state: State) -> Tensor:
-    return torch.tensor(float(group["lr"]))
+    return torch.tensor(float(group["lr"]), device="cpu")
 
 
 def _adam(group: Group, state: State) -> Tensor:

@@ -91,7 +91,7 @@ class SGLD(BlockOptimizer):
 
     def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
         """Of the gradient of the mean loss: lr num_data / 2, times G if preconditioned."""
-        drift = torch.tensor(0.5 * float(group["lr"]) * group["num_data"])
+        drift = torch.tensor(0.5 * float(group["lr"]) * group["num_data"], device="cpu")
         return drift / (state["v"].sqrt() + EPS) if group["preconditioned"] else drift
 
 

@@ -121,7 +121,7 @@ class YellowFin(BlockOptimizer):
 
     def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
         """Of the momentum u, one for all: factor rate ramp."""
-        return torch.tensor(self._rate(group))
+        return torch.tensor(self._rate(group), device="cpu")
 
     def _rate(self, group: Group) -> float:
         return float(group["lr"]) * self.measurements()["lr"] * min(1.0, self._tuning.t / RAMP)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.core.layout import Layout
+from posterity.core.reading import Output, described, restored
 from posterity.likelihoods import Likelihood, build_likelihood, place_of
 from posterity.posteriors import POSTERIORS
 from posterity.priors import PRIORS, Prior
@@ -38,16 +39,22 @@ def describe(
         "posterior": {"kind": net.posterior.kind, **net.posterior.options()},
         "prior": {"kind": prior.kind, **prior.options()},
         "likelihood": None if likelihood is None else {"kind": place_of(type(likelihood)), **likelihood.options()},
+        "output": described(net.output),
     }
 
 
 def rebuild(
-    description: dict[str, Any], model: nn.Module, *, likelihood: type[Likelihood] | None = None
+    description: dict[str, Any],
+    model: nn.Module,
+    *,
+    likelihood: type[Likelihood] | None = None,
+    output: Output | None = None,
 ) -> BayesianModule:
     """A network of this description around a copy of `model`, its tensors still to be loaded.
 
-    `likelihood` is the class of a likelihood that is not the library's.
+    `likelihood` is the class of a likelihood that is not the library's, `output` the function that reads the output.
     """
+    output = restored(description.get("output"), output)
     model = copy.deepcopy(model)
     known = dict(model.named_parameters())
     for name, shape in description["weights"].items():
@@ -59,7 +66,7 @@ def rebuild(
     posterior = POSTERIORS[description["posterior"]["kind"]].empty(layout.num_weights, **description["posterior"])
     prior = PRIORS[description["prior"]["kind"]].empty(layout.num_weights, **description["prior"])
     observed = description["likelihood"] and build_likelihood(given=likelihood, **description["likelihood"])
-    return BayesianModule(model, layout, posterior, prior, likelihood=observed)
+    return BayesianModule(model, layout, posterior, prior, likelihood=observed, output=output)
 
 
 def network_state(net: BayesianModule) -> dict[str, Any]:
@@ -85,10 +92,17 @@ def save(net: BayesianModule, path: str | Path) -> None:
     replace_file(path, lambda partial: save_file(tensors, partial, metadata=metadata))
 
 
-def load(path: str | Path, model: nn.Module, *, likelihood: type[Likelihood] | None = None) -> BayesianModule:
+def load(
+    path: str | Path,
+    model: nn.Module,
+    *,
+    likelihood: type[Likelihood] | None = None,
+    output: Output | None = None,
+) -> BayesianModule:
     """The network saved at `path`; `model` gives the architecture and is left as it is.
 
-    A `likelihood` of your own class is given here, unless it is registered (`register_likelihood`).
+    A `likelihood` of your own class is given here, unless it is registered (`register_likelihood`). A network whose
+    `output` is read by a function needs that function again.
     """
     try:
         with safetensors.safe_open(Path(path), framework="pt") as file:
@@ -105,7 +119,7 @@ def load(path: str | Path, model: nn.Module, *, likelihood: type[Likelihood] | N
         found = f"{header.get('format')} {header.get('version')}"
         raise CorruptFileError(f"{path} has format {found}; this program reads {FORMAT} {VERSION}")
     dtype = next(tensor.dtype for name, tensor in tensors.items() if name.startswith("posterior."))
-    net = rebuild(header, model, likelihood=likelihood).to(dtype)
+    net = rebuild(header, model, likelihood=likelihood, output=output).to(dtype)
     try:
         net.load_state_dict(tensors)
     except RuntimeError as error:

@@ -22,6 +22,8 @@ import torch
 from torch import Tensor
 
 from posterity.bayesian import BayesianModule
+from posterity.core import inputs
+from posterity.core.precision import wide
 from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Dataset
 from posterity.likelihoods import Likelihood
@@ -34,21 +36,31 @@ ALL = "all"
 
 
 def wanted_spread(
-    net: BayesianModule, likelihood: Likelihood, train: Dataset, *, temperature: float, seed: int
+    net: BayesianModule,
+    likelihood: Likelihood,
+    train: Dataset,
+    *,
+    temperature: float,
+    seed: int,
+    num_data: int | None = None,
 ) -> dict[str, float]:
-    """The factor on the standard deviations that the ELBO wants: of all weights, and by layer."""
-    some = torch.randperm(len(train), generator=generator(seed, "arrival/rows"))[:ROWS]
-    x, y = train.x[some], train.y[some]
+    """The factor on the standard deviations that the ELBO wants: of all weights, and by layer.
+
+    `train` may be a sample of `num_data` rows.
+    """
+    num_data = len(train) if num_data is None else num_data
+    some = torch.randperm(len(train), generator=generator(seed, "arrival/rows"), device="cpu")[:ROWS]
+    batch = train.rows(some).changed(lambda part: inputs.moved(part, net.posterior.mean))
     source = NoiseSource(derive(seed, "arrival/noise"))
     mean = net.posterior.mean.detach()
-    forces = torch.zeros_like(mean, dtype=torch.float64)
+    forces = torch.zeros_like(wide(mean))
     for _ in range(PAIRS):
         noise = source.normal((net.posterior.noise_size,), mean)
         for signed in (noise, -noise):
             weights = net.posterior.sample(signed).detach().requires_grad_()
             with net.hosted(net.layout.views(weights)) as model:
-                nll = likelihood.nll(model(x).unsqueeze(0), y)
-            energy = (len(train) / temperature) * nll + net.prior.energy_by_weight(weights).sum()
+                nll = likelihood.nll(inputs.call(model, batch.x).unsqueeze(0), *batch.targets)
+            energy = (num_data / temperature) * nll + net.prior.energy_by_weight(weights).sum()
             (gradient,) = torch.autograd.grad(energy, weights)
             forces += (weights.detach() - mean) * gradient / (2 * PAIRS)
     sizes, by_layer = net.layout.sum_by_layer(torch.ones_like(forces)), net.layout.sum_by_layer(forces)

@@ -8,7 +8,6 @@ With validation data the average is scored after each epoch, too: val_average_nl
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -37,7 +36,7 @@ class Averaging(Callback):
         self.average, self.every, self.start, self.restart = average, every, start, restart
 
     @classmethod
-    def of(cls, net: BayesianModule, settings: Settings, method: Method, num_data: int) -> Averaging | None:
+    def of(cls, net: BayesianModule, settings: Settings, method: Method, batches: int) -> Averaging | None:
         """What the settings ask for, or the method does by itself; refused if it cannot be."""
         kind = settings.average or method.collects
         if kind is None:
@@ -49,7 +48,6 @@ class Averaging(Callback):
                 f"the standard deviations of '{method.name}' follow from its own state, its curvature, which a restart "
                 f"from those of '{kind}' does not change: take average 'swa', or no average_restart"
             )
-        batches = math.ceil(num_data / settings.batch_size)
         steps, every = settings.length * batches, settings.average_every or batches
         start = round(settings.average_start * steps)
         planned = steps // every - start // every
@@ -86,8 +84,8 @@ class Averaging(Callback):
 
     def _network(self, training: Training) -> BayesianModule:
         averaged = self.average.network(training.net)
-        settings = training.settings
-        reestimate_batch_norm(averaged, training.train.x, batch_size=settings.batch_size, seed=settings.seed)
+        batch_size, seed = training.plan.feed.batch_size, training.settings.seed
+        reestimate_batch_norm(averaged, training.train.x, batch_size=batch_size, seed=seed)
         return averaged
 
     def state(self) -> dict[str, Any]:

@@ -188,8 +188,8 @@ def _run(training: Training, kept: dict[str, Any] | None, writer: _Writer, watch
             raise Interrupted(told.received, training.step)
 
     def train_epoch() -> None:
-        for index in training.batches:
-            training.train_step(index)
+        for batch in training.batches:
+            training.train_step(batch)
             if training.stopped:
                 return
             if training.batches.position < training.batches.num_batches:  # the last step's follows the epoch's end

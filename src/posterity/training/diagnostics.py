@@ -56,7 +56,7 @@ def constant_score(data: Dataset) -> float:
     """What the best constant answer has, see the header: nll, or mean square error."""
     if data.task == "regression":
         return data.y.var(0, correction=0).mean().item()
-    shares = data.y.long().bincount() / len(data)
+    shares = data.y.long().flatten().bincount() / data.y.numel()
     return -torch.xlogy(shares, shares).sum().item()
 
 
@@ -69,6 +69,7 @@ def health_warnings(
     score: float,
     kl_term: float,
     temperature: float,
+    num_data: int,
 ) -> list[str]:
     """What a person should look at; `score` is the accuracy, or the mean square error."""
     found = []
@@ -91,7 +92,7 @@ def health_warnings(
     ]
     reached = score if train.task == "regression" else nll
     if kl_term > DWARFS * abs(nll) and reached > NO_BETTER * constant_score(train):
-        by_rule = " or auto" if len(train) < temperature * net.num_weights else ""
+        by_rule = " or auto" if num_data < temperature * net.num_weights else ""
         found.append(
             f"the KL's term ({kl_term:.3g}) dwarfs the nll ({nll:.3g}), which is no better than a constant guess's: "
             f"try temperature {min(0.1, temperature / 10):.3g}{by_rule}"
@@ -101,7 +102,7 @@ def health_warnings(
 
 def _effective(group: ParameterGroup) -> dict[str, Any]:
     found = [(p, effective_rates(group.optimizer, p)) for p in group.parameters]
-    known = [rates.expand(p.shape).flatten() for p, rates in found if rates is not None]
+    known = [rates.to(p.device).expand(p.shape).flatten() for p, rates in found if rates is not None]
     return {"effective_rate": _quantiles(torch.cat(known))} if known else {}
 
 

@@ -25,11 +25,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from posterity.bayesian import BayesianModule
+from posterity.core import inputs
 from posterity.core.errors import UsageError
 from posterity.core.randomness import NoiseSource, derive
+from posterity.data import Batch
 from posterity.objectives import Loss
 from posterity.storage import EpochRecord
 from posterity.training.loop import Training
@@ -59,15 +60,16 @@ class SpreadTraining(Training):
         self.restore(state)
         self.history.records = records
 
-    def gradient(self, x: Tensor, y: Tensor) -> Loss:
-        """The loss of the batch `x`, `y`, and its gradient, to which each rank has contributed."""
-        begin, end = self.ranks.part(len(y))
+    def gradient(self, batch: Batch) -> Loss:
+        """The loss of the batch, and its gradient, to which each rank has contributed."""
+        begin, end = self.ranks.part(len(batch.y))
         # Without rows it takes the first, with a share of 0: it draws what the others draw.
         rows = slice(begin, end) if begin < end else slice(0, 1)
         self._draw_apart()
         baseline = self.moving_baseline
         before = {} if baseline is None else baseline.state()
-        loss = self._joined(super().gradient(x[rows], y[rows]), y, begin, end)
+        own = batch.changed(lambda part: inputs.take(part, rows))
+        loss = self._joined(super().gradient(own), batch, begin, end)
         if baseline is not None:  # it has seen the costs of these rows alone
             baseline.restore(before)
             baseline.next("nll", loss.nll)
@@ -81,12 +83,12 @@ class SpreadTraining(Training):
         if self.settings.rank_noise == OWN:
             self.net.noise_source = NoiseSource(derive(seed, f"training/{place}"))
 
-    def _joined(self, loss: Loss, y: Tensor, begin: int, end: int) -> Loss:
-        """The loss of all rows `y` from that of the rows `begin` to `end`; gradients become those of all rows, too."""
-        share = (end - begin) / len(y)
+    def _joined(self, loss: Loss, batch: Batch, begin: int, end: int) -> Loss:
+        """The loss of all rows from that of the rows `begin` to `end`; gradients become those of all rows, too."""
+        share = (end - begin) / len(batch.y)
         parameters = [p for group in self.groups for p in group.parameters]
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        outputs = loss.outputs.new_zeros(len(loss.outputs), len(y), *loss.outputs.shape[2:])
+        outputs = loss.outputs.new_zeros(len(loss.outputs), len(batch.y), *loss.outputs.shape[2:])
         outputs[:, begin:end] = loss.outputs.detach()[:, : end - begin]
         own = 0.0 if loss.weights is None else share * loss.kl.item()  # else it is the same on all ranks
         numbers = outputs.new_tensor([own, *(self.watch.received == number for number in WATCHED)])
@@ -105,7 +107,7 @@ class SpreadTraining(Training):
         with torch.no_grad():
             whole = joined.to(outputs).view_as(outputs)
             kl = loss.kl.detach() if loss.weights is None else numbers[0].to(loss.kl)
-            return loss.replaced(nll=self.likelihood.nll(whole, y), kl=kl, outputs=whole)
+            return loss.replaced(nll=self.likelihood.nll(whole, *batch.targets), kl=kl, outputs=whole)
 
     def validate(self, net: BayesianModule) -> dict[str, float]:
         """Rank 0's scores."""

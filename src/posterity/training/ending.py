@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from posterity.bayesian import BayesianModule
+from posterity.core import inputs
 from posterity.core.randomness import derive, generator
 from posterity.data import Dataset
 from posterity.likelihoods import RealPrediction
@@ -22,26 +23,32 @@ from posterity.training.leverage import mean_leverage
 SETTLED_ROWS = 2000  # of the training data that the noise of new data is judged by, at most
 
 
-def end(nets: Sequence[BayesianModule], train: Dataset, *, temperature: float, seed: int) -> dict[str, Any]:
-    """Settle the noise of all `nets`; what was found of the first: noise, spread that the ELBO wants, warnings."""
+def end(
+    nets: Sequence[BayesianModule], train: Dataset, *, num_data: int, temperature: float, seed: int
+) -> dict[str, Any]:
+    """Settle the noise of all `nets`; what was found of the first: noise, spread that the ELBO wants, warnings.
+
+    `train` are the data at hand, of `num_data` that were trained on.
+    """
     for net in nets:
         if temperature and net.posterior.random:
-            _settle(net, train, temperature=temperature, seed=seed)
+            _settle(net, train, num_data=num_data, temperature=temperature, seed=seed)
     first = nets[0]
     assert first.likelihood is not None
     found = {**first.likelihood.learnt(), "warnings": []}
     if temperature and first.posterior.random:
-        wanted = wanted_spread(first, first.likelihood, train, temperature=temperature, seed=seed)
+        wanted = wanted_spread(first, first.likelihood, train, num_data=num_data, temperature=temperature, seed=seed)
         found |= {"sd_wanted": wanted, "warnings": arrival_warnings(wanted)}
     return found
 
 
-def _settle(net: BayesianModule, train: Dataset, *, temperature: float, seed: int) -> None:
+def _settle(net: BayesianModule, train: Dataset, *, num_data: int, temperature: float, seed: int) -> None:
     likelihood = net.likelihood
     if likelihood is None or not likelihood.settles:
         return
-    rows = torch.randperm(len(train), generator=generator(seed, "settling/rows"))[:SETTLED_ROWS]
-    prediction = net.predict(train.x[rows], seed=derive(seed, "settling"))
+    rows = torch.randperm(len(train), generator=generator(seed, "settling/rows"), device="cpu")[:SETTLED_ROWS]
+    x, y, _ = train.rows(rows).changed(lambda part: inputs.moved(part, net.posterior.mean))
+    prediction = net.predict(x, seed=derive(seed, "settling"))
     assert isinstance(prediction, RealPrediction)
-    leverage = mean_leverage(net, prediction, train.x[rows], temperature=temperature, num_data=len(train))
-    likelihood.settle(prediction, train.y[rows], leverage)
+    leverage = mean_leverage(net, prediction, x, temperature=temperature, num_data=num_data)
+    likelihood.settle(prediction, y, leverage)

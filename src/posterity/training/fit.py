@@ -13,7 +13,8 @@ from posterity.likelihoods import Likelihood
 from posterity.storage import RunDirectory
 from posterity.training.callbacks import Callback
 from posterity.training.carry_out import CHECKPOINT_SECONDS, FitResult, carry_out
-from posterity.training.plan import Data, plan
+from posterity.training.fitting_data import Data
+from posterity.training.plan import plan
 from posterity.training.ranks import current_ranks
 from posterity.training.settings import Settings
 
@@ -30,16 +31,18 @@ def fit(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: bool = False,
     callbacks: Sequence[Callback] = (),
+    num_data: int | None = None,
     **settings: Any,
 ) -> FitResult:
-    """Train `net` on `train`, a Dataset or a pair (x, y); `settings` are those of `Settings`.
+    """Train `net` on `train`; `settings` are those of `Settings`.
 
+    `train` is a Dataset, a pair (x, y), a torch Dataset or a DataLoader; of a stream `num_data` is the number of rows.
     The likelihood follows from the task unless one is given, here or with the network. With `out` the run
     writes history and checkpoints there (one at least every `checkpoint_seconds`), stops in good order on
     SIGINT and SIGTERM, and continues bit for bit with `resume`; with more `epochs` than before it is prolonged.
     Within `process_group` it is spread over the processes that torchrun started, of which the first writes.
     """
-    planned = plan(net, train, val, Settings.of(**settings), likelihood=likelihood)
+    planned = plan(net, train, val, Settings.of(**settings), likelihood=likelihood, num_data=num_data)
     ranks = current_ranks()
     if ranks is not None and not ranks.leads:
         out, progress = None, False

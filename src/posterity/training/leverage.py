@@ -19,6 +19,9 @@ import torch
 from torch import Tensor
 
 from posterity.bayesian import BayesianModule
+from posterity.core import inputs
+from posterity.core.inputs import Inputs
+from posterity.core.precision import wide
 from posterity.likelihoods import GaussianNoise, RealPrediction
 
 MOST_WEIGHTS = 1500  # whose matrix is inverted: some 50 ms
@@ -27,34 +30,35 @@ ROWS = 50  # whose gradients are taken from one pass
 
 
 def mean_leverage(
-    net: BayesianModule, prediction: RealPrediction, x: Tensor, *, temperature: float, num_data: int
+    net: BayesianModule, prediction: RealPrediction, x: Inputs, *, temperature: float, num_data: int
 ) -> Tensor:
     """Of each target (k,), over the rows `x` of the training data, `prediction` at these."""
     if net.num_weights <= MOST_WEIGHTS:
-        return _by_gradients(net, x, prediction.aleatoric_sd.double(), temperature=temperature, num_data=num_data)
+        return _by_gradients(net, x, wide(prediction.aleatoric_sd), temperature=temperature, num_data=num_data)
     assert prediction.samples is not None
-    each = prediction.samples.double().var(0) / prediction.aleatoric_sd.double().square() / temperature
+    each = wide(prediction.samples).var(0) / wide(prediction.aleatoric_sd).square() / temperature
     return each.clamp_max(1.0).mean(0).clamp_max(net.num_weights / num_data)
 
 
-def _by_gradients(net: BayesianModule, x: Tensor, noise: Tensor, *, temperature: float, num_data: int) -> Tensor:
+def _by_gradients(net: BayesianModule, x: Inputs, noise: Tensor, *, temperature: float, num_data: int) -> Tensor:
     jacobian = _jacobian(net, x) / noise.unsqueeze(-1)  # (n, k, N)
     flat = jacobian.flatten(0, 1)
-    precision = torch.matmul(flat.T, flat) * (num_data / len(x))
-    precision.diagonal().add_(temperature / net.prior.sd.double().square())
+    precision = torch.matmul(flat.T, flat) * (num_data / len(noise))
+    precision.diagonal().add_(temperature / wide(net.prior.sd).square())
     precision.diagonal().add_(ROUNDING * precision.diagonal().mean())  # a wide prior holds nothing
     half: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(precision), flat.T, upper=False)  # (N, n k)
-    return half.square().sum(0).view(len(x), -1).mean(0)
+    return half.square().sum(0).view(len(noise), -1).mean(0)
 
 
-def _jacobian(net: BayesianModule, x: Tensor) -> Tensor:
+def _jacobian(net: BayesianModule, x: Inputs) -> Tensor:
     """(n, k, N), in double precision, of the targets' means at q's mean."""
     weights = net.posterior.mean.detach().clone().requires_grad_()
     likelihood, rows = net.likelihood, []
     assert isinstance(likelihood, GaussianNoise)
     with torch.enable_grad():
-        for part in x.split(ROWS):
+        for at in range(0, inputs.count(x), ROWS):
             with net.hosted(net.layout.views(weights)) as model:
-                means = likelihood.moments(model(part).unsqueeze(0))[0].flatten()
+                outputs = inputs.call(model, inputs.take(x, slice(at, at + ROWS)))
+                means = likelihood.moments(outputs.unsqueeze(0))[0].flatten()
             rows += [torch.autograd.grad(mean, weights, retain_graph=True)[0] for mean in means]
-    return torch.stack(rows).double().view(len(x), -1, len(weights))
+    return wide(torch.stack(rows)).view(inputs.count(x), -1, len(weights))

@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_
 
 from posterity.bayesian import BayesianModule
+from posterity.core import inputs
 from posterity.core.errors import NonFiniteError
 from posterity.core.randomness import NoiseSource, derive, generator
-from posterity.data import Batches
+from posterity.data import Batch
 from posterity.metrics import brief_score
 from posterity.objectives import Loss, MovingBaseline, kl_by_weight, kl_weights, learn_scale, negative_elbo
 from posterity.objectives.baseline import MOVING
@@ -58,7 +59,7 @@ class Training:
         self.num_data = plan.subject.num_data
         self.augmentation = generator(self.settings.seed, "augmentation")
         net.noise_source = NoiseSource(derive(self.settings.seed, "training"))
-        self.batches = Batches(self.num_data, plan.subject.batch_size, generator(self.settings.seed, "batches"))
+        self.batches = plan.feed.batches(generator(self.settings.seed, "batches"))
         self.total_steps = self.settings.length * self.batches.num_batches
         self.kl_weights = kl_weights(self.batches.num_batches, self.settings.kl_decay).tolist()
         self.step = 0
@@ -96,34 +97,35 @@ class Training:
         """End the training after this step."""
         self.stopped = reason
 
-    def train_step(self, index: Tensor) -> Loss:
-        """One optimiser step on the rows `index`."""
+    def train_step(self, batch: Batch) -> Loss:
+        """One optimiser step on the rows of `batch`."""
         self.net.train()
-        x, y = self.train.x.index_select(0, index), self.train.y.index_select(0, index)
         if self.plan.augment is not None:
-            x = self.plan.augment(x, self.augmentation)
-        loss = self.gradient(x, y)
+            batch = batch._replace(x=self.plan.augment(batch.x, self.augmentation))
+        like = self.net.posterior.mean
+        batch = batch.changed(lambda part: inputs.moved(part, like))
+        loss = self.gradient(batch)
         self._check_and_clip(loss)
-        self._add_up(loss, y)
+        self._add_up(loss, batch.y)
         for callback in self.callbacks:
             callback.on_step(self, loss)
         moving = self.plan.method.moving(self.groups, self.epoch, self.settings)
-        step_groups(moving, self.step / self.total_steps, len(y))
+        step_groups(moving, self.step / self.total_steps, len(batch.y))
         self.step += 1
         share = max(2 / (self.step + 1), 2 / (max(NOISE_STEPS, self.batches.num_batches) + 1))
-        self.likelihood.adapt(loss.outputs.detach(), y, share)
+        self.likelihood.adapt(loss.outputs.detach(), batch.y, share, *batch.targets[1:])
         for callback in self.callbacks:
             callback.on_step_end(self)
         return loss
 
-    def gradient(self, x: Tensor, y: Tensor) -> Loss:
+    def gradient(self, batch: Batch) -> Loss:
         """The loss of a batch, its gradient left in the parameters."""
         self.net.zero_grad()
         loss = negative_elbo(
             self.net,
             self.likelihood,
-            x,
-            y,
+            batch.x,
+            batch.y,
             num_data=self.num_data,
             samples=self.settings.samples,
             temperature=0.0 if self.plan.method.brings_prior else self.temperature_at(self.step),
@@ -131,6 +133,7 @@ class Training:
             estimator=self.settings.estimator,
             gradient=self.settings.gradient,
             baseline=self.moving_baseline or self.settings.baseline,
+            weight=batch.weight,
         )
         loss.backward()
         return loss
@@ -163,14 +166,15 @@ class Training:
         self.unsettled = copy.deepcopy(dict(self.likelihood.state_dict()))
         nets = [net for net in (self.net, self.averaged) if net is not None]
         temperature = self.temperature_at(max(self.step - 1, 0))
-        self.ending = end(nets, self.train, temperature=temperature, seed=self.settings.seed)
+        given = {"num_data": self.num_data, "seed": self.settings.seed}
+        self.ending = end(nets, self.train, temperature=temperature, **given)
 
     def validate(self, net: BayesianModule) -> dict[str, float]:
         """The scores of `net`, this training's or its average, on the validation data after this epoch."""
         assert self.val is not None
         seed = derive(self.settings.seed, f"validation/{self.epoch}")
         prediction = net.predict(self.val.x, self.settings.val_samples, seed=seed)
-        return brief_score(prediction, self.val.y, self.val.task)
+        return brief_score(prediction.cpu(), self.val.y.cpu(), self.val.task)
 
     def state(self) -> dict[str, Any]:
         """All that the future depends on."""
@@ -244,18 +248,19 @@ class Training:
             raise non_finite(self.net, loss, self.step + 1)
         if self.settings.clip is not None:
             parameters = [p for group in self.groups for p in group.parameters]
-            clip_grads_with_norm_(parameters, self.settings.clip, torch.tensor(norm))
+            clip_grads_with_norm_(parameters, self.settings.clip, torch.tensor(norm, device="cpu"))
 
     def _add_up(self, loss: Loss, y: Tensor) -> None:
         rows = len(y)
         self.sums["rows"] += rows
         self.sums["nll"] += loss.nll.item() * rows
         with torch.no_grad():
-            mean = self.likelihood.predict(loss.outputs.detach()).mean
+            prediction = self.likelihood.predict(loss.outputs.detach())
             if self.train.task == "regression":
-                self.sums["score"] += (mean - y).square().mean(-1).sum().item()
+                self.sums["score"] += (prediction.mean - y).square().mean(-1).sum().item()
             else:
-                self.sums["score"] += (mean.argmax(-1) == y).sum().item()
+                right = prediction.label == y
+                self.sums["score"] += right.sum().item() * rows / right.numel()
 
     def _record(self) -> EpochRecord:
         rows = self.sums["rows"]
@@ -285,7 +290,14 @@ class Training:
             "snr": signal_to_noise(self.net),
             "kl_by_layer": kl_by_layer,
             "warnings": health_warnings(
-                self.net, self.train, kl_by_layer, nll=nll, score=score, kl_term=kl_term, temperature=temperature
+                self.net,
+                self.train,
+                kl_by_layer,
+                nll=nll,
+                score=score,
+                kl_term=kl_term,
+                temperature=temperature,
+                num_data=self.num_data,
             ),
         }
 

@@ -9,22 +9,21 @@ loop checks no more. A refused `fit` leaves the network, the data and the disk a
 from __future__ import annotations
 
 import copy
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from posterity.bayesian import BayesianModule
-from posterity.core.errors import DataError, UsageError
-from posterity.data import Dataset
+from posterity.core.errors import UsageError
+from posterity.data import Dataset, Feed, LoaderFeed
 from posterity.data.augmentation import AUGMENTATIONS, check_augmentation
+from posterity.data.feeds import checksum_of
 from posterity.ensemble import member_seed, members
 from posterity.estimators import SAMPLE
-from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
+from posterity.likelihoods import Likelihood
 from posterity.objectives import check_estimate, check_learnable
 from posterity.objectives.estimate import kind_of
 from posterity.objectives.tempering import TEMPERATURES
@@ -32,12 +31,12 @@ from posterity.optim import check_schedule_options
 from posterity.posteriors import Mixture
 from posterity.priors import FlatPenalty, FromPenalty, Gaussian, Prior
 from posterity.training.averaging import OF_AVERAGES, Averaging
+from posterity.training.fitting_data import Data, as_feed, as_validation, check_alike, check_fit, default_likelihood
 from posterity.training.groups import ParameterGroup
 from posterity.training.methods import METHODS, Method, Subject
 from posterity.training.ranks import check_spreadable, current_ranks
 from posterity.training.settings import Settings
 
-Data = Dataset | tuple[Any, Any]
 Temperature = Callable[[float], float]  # of the epochs done
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
@@ -48,7 +47,7 @@ class Plan:
 
     settings: Settings
     subject: Subject
-    train: Dataset
+    feed: Feed
     val: Dataset | None
     method: Method
     groups: list[ParameterGroup]
@@ -57,40 +56,47 @@ class Plan:
     augment: Augmentation | None
     members: tuple[Plan, ...] = ()  # of an ensemble, whose members are trained each by itself; the rest is the first's
 
+    @property
+    def train(self) -> Dataset:
+        """The data at hand: all that is trained on, or a sample of it."""
+        return self.feed.at_hand
+
     @cached_property
     def data_checksum(self) -> int:
-        """CRC-32 of all that is trained and validated on."""
-        parts = [tensor for part in (self.train, self.val) if part is not None for tensor in (part.x, part.y)]
-        value = 0
-        for tensor in parts:
-            raw: Any = tensor.detach().cpu().flatten().view(torch.uint8).numpy()
-            value = zlib.crc32(raw, value)
-        return value
+        """CRC-32 of all that is trained and validated on; of what a loader brings, of its size and types."""
+        return self.feed.checksum if self.val is None else checksum_of(self.val, self.feed.checksum)
 
 
 def plan(
-    net: BayesianModule, train: Data, val: Data | None, settings: Settings, *, likelihood: Likelihood | None = None
+    net: BayesianModule,
+    train: Data,
+    val: Data | None,
+    settings: Settings,
+    *,
+    likelihood: Likelihood | None = None,
+    num_data: int | None = None,
 ) -> Plan:
     """How `net` is trained on `train` with these settings, or the reason why it cannot be.
 
+    `num_data` is the number of rows of a stream, which cannot be seen from it.
     In this order, as each relies on those before it: data, family, settings without effect, prior, gradient, method.
     """
     if not isinstance(net, BayesianModule):
         raise UsageError(f"fit trains a Bayesian network; make one with bayesian({type(net).__name__}(...))")
     if isinstance(net.posterior, Mixture):
-        return _plan_members(net, train, val, settings, likelihood)
-    like = net.posterior.mean
+        return _plan_members(net, train, val, settings, likelihood, num_data)
     given = likelihood or net.likelihood
-    train, val = with_all_classes(net, train, given), None if val is None else with_all_classes(net, val, given)
+    feed = as_feed(train, net, settings, likelihood=given, num_data=num_data)
+    at_hand, val = feed.at_hand, as_validation(val, net, feed, likelihood=given)
     if settings.patience and val is None:
         raise UsageError("patience needs validation data: give some, or a val_fraction above 0")
-    likelihood = given or default_likelihood(train).to(like)
-    check_fit(net, likelihood, train)
+    likelihood = given or default_likelihood(at_hand).to(net.posterior.mean)
+    check_fit(net, likelihood, at_hand)
     if val is not None:
-        _check_alike(train, val)
+        check_alike(at_hand, val)
         likelihood.check_targets(val.y)
     if settings.augmentation is not None:
-        check_augmentation(settings.augmentation, train.input_shape)
+        check_augmentation(settings.augmentation, at_hand.input_shape)
     if not net.posterior.trainable:
         raise UsageError(f"a posterior of the family '{net.posterior.kind}' has nothing to train")
     method = METHODS[settings.optimizer]
@@ -104,6 +110,10 @@ def plan(
         )
     kind_of(net.posterior, prior, settings.estimator, settings.gradient)
     if current_ranks() is not None:
+        if isinstance(feed, LoaderFeed):
+            raise UsageError(
+                "processes need the same batches, of which a loader knows nothing: give its Dataset itself"
+            )
         check_spreadable(net, estimator=settings.estimator, rank_noise=settings.rank_noise)
     if not net.posterior.has_kl(prior):
         raise UsageError(
@@ -112,9 +122,9 @@ def plan(
         )
     if settings.learn_prior:
         check_learnable(net.posterior, prior)
-    num_data = len(train.x)
-    settings = settings.model_copy(update={"epochs": settings.num_epochs(num_data)})
-    subject = Subject(net, prior, likelihood, settings, num_data, min(settings.batch_size, num_data))
+    epochs = settings.num_epochs(feed.num_data, feed.num_batches)
+    settings = settings.model_copy(update={"epochs": epochs})
+    subject = Subject(net, prior, likelihood, settings, feed.num_data, feed.batch_size, feed.num_batches)
     method.refuse(subject)
     if settings.schedule_options or settings.schedule_sd_options:
         for sd in (False, True):
@@ -122,110 +132,40 @@ def plan(
     return Plan(
         settings,
         subject,
-        train,
+        feed,
         val,
         method,
         method.groups(subject),
-        settings.temperature_rule.bind(net, num_data),
-        Averaging.of(net, settings, method, num_data),
+        settings.temperature_rule.bind(net, feed.num_data),
+        Averaging.of(net, settings, method, feed.num_batches),
         None if settings.augmentation is None else AUGMENTATIONS[settings.augmentation],
     )
 
 
 def _plan_members(
-    net: BayesianModule, train: Data, val: Data | None, settings: Settings, likelihood: Likelihood | None
+    net: BayesianModule,
+    train: Data,
+    val: Data | None,
+    settings: Settings,
+    likelihood: Likelihood | None,
+    num_data: int | None,
 ) -> Plan:
     """Each member's plan is that of the network by itself, but for its seed."""
     if settings.learn_prior:
         raise UsageError("learn_prior would give each member of an ensemble its own prior; they have one: leave it out")
+    given = likelihood or net.likelihood
+    feed = as_feed(train, net, settings, likelihood=given, num_data=num_data)
+    val = as_validation(val, net, feed, likelihood=given)
     plans = []
     for number, member in enumerate(members(net), 1):
         own = settings.model_copy(update={"seed": member_seed(settings.seed, number)})
-        plans.append(plan(member, train, val, own, likelihood=copy.deepcopy(likelihood)))
+        plans.append(plan(member, feed, val, own, likelihood=copy.deepcopy(likelihood)))
     if plans[0].subject.deterministic:
         raise UsageError(
             f"the {plans[0].subject.likelihood.kind} likelihood has parameters that an optimiser trains: members would "
             "not share them, and an ensemble has one likelihood; give one without"
         )
     return replace(plans[0], members=tuple(plans))
-
-
-def with_all_classes(net: BayesianModule, data: Data, likelihood: Likelihood | None) -> Dataset:
-    """`data` as a Dataset; labels in arrays may lack classes that the network has outputs for, as a fold's do."""
-    found = as_dataset(data, net.posterior.mean.dtype, likelihood)
-    if isinstance(data, Dataset) or found.task != "classification":
-        return found
-    try:
-        outputs = net.trial(found.x[:2])
-    except Exception:  # noqa: BLE001: check_fit says what it is
-        return found
-    wide = isinstance(outputs, Tensor) and outputs.dim() == 2
-    known = (likelihood or Categorical()).num_classes_of(outputs.shape[1]) if wide else 0
-    return replace(found, num_classes=max(found.num_classes, known))
-
-
-def as_dataset(data: Data, dtype: torch.dtype, likelihood: Likelihood | None = None) -> Dataset:
-    """`data` itself, or made of a pair (x, y), whose real numbers then get the network's `dtype`.
-
-    A `likelihood` says what integer targets are: counts, for a Poisson.
-    """
-    if isinstance(data, Dataset):
-        return data
-    if not (isinstance(data, (tuple, list)) and len(data) == 2):
-        raise DataError(
-            f"training data are a posterity.Dataset or a pair (x, y) of arrays, not a {type(data).__name__}; "
-            "data are kept in memory as tensors, so that no loader is needed"
-        )
-    task = None if likelihood is None or likelihood.task == "classification" else likelihood.task
-    return Dataset.from_arrays(*data, task=task).to(dtype)
-
-
-def default_likelihood(data: Dataset, noise: float | str = "learnt") -> Likelihood:
-    """The usual likelihood for the data's task, a regression's with this `noise`."""
-    if data.task == "classification":
-        return Categorical()
-    if data.task == "binary":
-        return Bernoulli()
-    return GaussianNoise(noise, num_targets=data.num_outputs)
-
-
-def check_fit(net: BayesianModule, likelihood: Likelihood, data: Dataset) -> None:
-    """Refuse data that does not fit the network, by two of its rows."""
-    weights = net.posterior.mean.detach()
-    if data.x.is_floating_point() and data.x.dtype != weights.dtype:
-        raise DataError(f"the inputs are {data.x.dtype}, the network's weights {weights.dtype}; convert one")
-    try:
-        output = net.trial(data.x[:2])
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"the network cannot take inputs of shape {data.input_shape}: {reason}") from error
-    if not isinstance(output, Tensor):
-        raise UsageError(f"the network must return one tensor, not {type(output).__name__}")
-    likelihood.check_targets(data.y)
-    expected = likelihood.num_outputs(data.num_outputs)
-    if output.shape[1:] != (expected,):
-        what = "classes" if data.task == "classification" else "targets"
-        one_logit = output.shape[1:] == (1,) and data.num_classes == 2
-        hint = "; for one logit give the labels as task='binary'" if one_logit else ""
-        if data.task == "regression" and likelihood.kind == GaussianNoise.kind:
-            hint = "; float targets mean regression: for classes give integers"
-        raise DataError(
-            f"the network gives outputs of shape {tuple(output.shape[1:])}; {data.name} with {data.num_outputs} "
-            f"{what} and a {likelihood.kind} likelihood needs ({expected},)" + hint
-        )
-
-
-def _check_alike(train: Dataset, val: Dataset) -> None:
-    """Refuse validation data of another kind than what is trained on."""
-    for what, ours, theirs in (
-        ("the task", train.task, val.task),
-        ("inputs of shape", tuple(train.x.shape[1:]), tuple(val.x.shape[1:])),
-        ("inputs of type", train.x.dtype, val.x.dtype),
-        ("targets of shape", tuple(train.y.shape[1:]), tuple(val.y.shape[1:])),
-        ("classes:", train.num_classes, val.num_classes),
-    ):
-        if ours != theirs:
-            raise DataError(f"the validation data have {what} {theirs}, what is trained on {ours}; they must agree")
 
 
 def _refuse_idle(settings: Settings, *, averages: bool) -> None:

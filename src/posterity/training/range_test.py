@@ -31,9 +31,10 @@ from posterity.core.errors import NonFiniteError, UsageError, unknown_name
 from posterity.core.randomness import derive
 from posterity.objectives import Loss
 from posterity.training.callbacks import Callback
+from posterity.training.fitting_data import Data
 from posterity.training.groups import SD
 from posterity.training.loop import Training
-from posterity.training.plan import Data, plan
+from posterity.training.plan import plan
 from posterity.training.settings import Settings
 
 CLEAR = 5.0

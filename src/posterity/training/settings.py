@@ -218,11 +218,11 @@ class Settings(BaseModel):
         shape = self.temperature_warmup_shape
         return temperature_rule(self.temperature, tau=self.tau, warmup=self.temperature_warmup, shape=shape)
 
-    def num_epochs(self, num_data: int) -> int:
-        """The epochs that were given, or those of a training of `num_data` rows."""
+    def num_epochs(self, num_data: int, num_batches: int | None = None) -> int:
+        """The epochs that were given, or those of a training of `num_data` rows, in `num_batches` if not our own."""
         if self.epochs is not None:
             return self.epochs
-        return max(LEAST_EPOCHS, math.ceil(LEAST_STEPS / math.ceil(num_data / self.batch_size)))
+        return max(LEAST_EPOCHS, math.ceil(LEAST_STEPS / (num_batches or math.ceil(num_data / self.batch_size))))
 
     @property
     def length(self) -> int:

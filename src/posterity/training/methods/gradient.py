@@ -11,7 +11,6 @@ alternating  for `alternate` epochs the standard deviations stand still, for as 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -92,7 +91,7 @@ class Gradient(Method):
         for name, members in parameters.items():
             if not members:
                 continue
-            recipe = GroupRecipe.of(name, settings, math.ceil(subject.num_data / subject.batch_size))
+            recipe = GroupRecipe.of(name, settings, subject.num_batches)
             same = (recipe.optimizer, repr(sorted(recipe.options.items())))
             if same in shared:
                 made = shared[same]

@@ -44,6 +44,7 @@ class Subject:
     settings: Settings
     num_data: int
     batch_size: int
+    num_batches: int
 
     @property
     def deterministic(self) -> list[nn.Parameter]:
