@@ -38,7 +38,7 @@ def test_class_weight_is_saved(network, tmp_path, module):
 
 @pytest.mark.parametrize("wrong", [{"class_weight": [-1.0]}, {"label_smoothing": 1.0}, {"class_weight": 2.0}], ids=str)
 def test_wrong_weights(wrong):
-    with pytest.raises(UsageError, match="class_weight|label_smoothing"):
+    with pytest.raises(UsageError, match=r"class_weight|label_smoothing"):
         pt.Categorical(**wrong)
 
 
@@ -172,5 +172,5 @@ def test_outliers_do_not_pull_a_student_away(network, tmp_path, module):
 
 @pytest.mark.parametrize("wrong", [{"df": 2.0}, {"df": float("inf")}, {"scale": 0.0}, {"scale": "input"}], ids=str)
 def test_wrong_student_noise(wrong):
-    with pytest.raises(UsageError, match="df|scale"):
+    with pytest.raises(UsageError, match=r"df|scale"):
         pt.StudentTNoise(**wrong)
