@@ -21,7 +21,7 @@ def main(epochs: int) -> None:
         prediction = net.predict(torch.tensor([[place]]), seed=0)
         low, high = (int(end.item()) for end in prediction.interval(0.9))
         rate = (1.5 + torch.sin(torch.tensor(2 * place))).exp().item()
-        noise, spread = prediction.aleatoric_sd.item(), prediction.epistemic_sd.item()
+        noise, spread = prediction.aleatoric.sqrt().item(), prediction.epistemic.sqrt().item()
         print(
             f"x = {place:4}: true rate {rate:5.2f}, predicted {prediction.mean.item():5.2f}, 90 % between {low} and "
             f"{high} (sd of the counts {noise:.2f}, of the rate {spread:.2f})"

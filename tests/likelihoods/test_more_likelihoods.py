@@ -38,7 +38,7 @@ def test_class_weight_is_saved(network, tmp_path, module):
 
 @pytest.mark.parametrize("wrong", [{"class_weight": [-1.0]}, {"label_smoothing": 1.0}, {"class_weight": 2.0}], ids=str)
 def test_wrong_weights(wrong):
-    with pytest.raises(UsageError, match="class_weight|label_smoothing"):
+    with pytest.raises(UsageError, match=r"class_weight|label_smoothing"):
         pt.Categorical(**wrong)
 
 
@@ -98,7 +98,7 @@ def test_wrong_orders(network):
 
 def test_ordinal_learns_its_cut_points(network):
     x = torch.randn(300, 3, generator=G)
-    y = torch.bucketize(x[:, 0], torch.tensor([-0.5, 0.5, 1.0]))
+    y = torch.bucketize(x[:, 0].contiguous(), torch.tensor([-0.5, 0.5, 1.0]))
     net = network(3, 1, likelihood=pt.Ordinal(4))
     pt.fit(net, (x, y), epochs=30, lr=0.03, batch_size=50)
     assert score(net.predict(x, seed=0), y, "classification")["accuracy"] > 0.75
@@ -158,11 +158,11 @@ def test_outliers_do_not_pull_a_student_away(network, tmp_path, module):
     x = torch.randn(200, 3, generator=G)
     clean = x[:, :1]
     y = clean.clone()
-    y[::10] += 20
+    y[::10] += 5
     errors = {}
     for likelihood in (pt.StudentTNoise(3.0), pt.GaussianNoise()):
         net = network(3, 1)
-        pt.fit(net, (x, y), likelihood=likelihood, epochs=30, lr=0.02, batch_size=50)
+        pt.fit(net, (x, y), likelihood=likelihood, epochs=40, lr=0.05, batch_size=50)
         errors[likelihood.kind] = (net.predict(x, seed=0).mean - clean).abs().mean().item()
         pt.save(net, tmp_path / likelihood.kind)
         loaded = pt.load(tmp_path / likelihood.kind, module(3, 1))
@@ -172,5 +172,5 @@ def test_outliers_do_not_pull_a_student_away(network, tmp_path, module):
 
 @pytest.mark.parametrize("wrong", [{"df": 2.0}, {"df": float("inf")}, {"scale": 0.0}, {"scale": "input"}], ids=str)
 def test_wrong_student_noise(wrong):
-    with pytest.raises(UsageError, match="df|scale"):
+    with pytest.raises(UsageError, match=r"df|scale"):
         pt.StudentTNoise(**wrong)
