@@ -35,7 +35,7 @@ def main(epochs: int, steps: int) -> None:
 
     net = pt.bayesian(model, select=[head], seed=0)
     print(pt.fit(net, (x, y), epochs=epochs))
-    after = net.model[0].state_dict()
+    after = net.model.get_submodule("0").state_dict()
     print("the body is unchanged:", all(torch.equal(before[name], after[name]) for name in before))
 
     near, far = net.predict(x, seed=0), net.predict(8 * torch.randn(400, 2), seed=0)
