@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SMALL = {"own_loop.py": ["--steps", "200"], "adabayes_cnn.py": ["--epochs", "1"], "poisson.py": ["--epochs", "5"]}
+SMALL = {
+    "own_loop.py": ["--steps", "200"],
+    "adabayes_cnn.py": ["--epochs", "1"],
+    "poisson.py": ["--epochs", "5"],
+    "text_attention.py": ["--epochs", "3", "--rows", "200"],
+    "frozen_body.py": ["--epochs", "5", "--steps", "50"],
+}
+PROMISED = {"frozen_body.py": "the body is unchanged: True", "text_attention.py": "new reviews: accuracy"}
 
 
 def test_every_example_is_run():
@@ -20,3 +27,4 @@ def test_runs(name):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+    assert PROMISED.get(name, "") in done.stdout

@@ -166,8 +166,8 @@ class Training:
         self.unsettled = copy.deepcopy(dict(self.likelihood.state_dict()))
         nets = [net for net in (self.net, self.averaged) if net is not None]
         temperature = self.temperature_at(max(self.step - 1, 0))
-        given = {"num_data": self.num_data, "seed": self.settings.seed}
-        self.ending = end(nets, self.train, temperature=temperature, **given)
+        seed = self.settings.seed
+        self.ending = end(nets, self.train, num_data=self.num_data, temperature=temperature, seed=seed)
 
     def validate(self, net: BayesianModule) -> dict[str, float]:
         """The scores of `net`, this training's or its average, on the validation data after this epoch."""
@@ -275,6 +275,7 @@ class Training:
         if weight and not math.isfinite(kl):
             worst = self.net.layout.weight_at(int(kl_each.nan_to_num(math.inf).argmax()))
             raise NonFiniteError(f"step {self.step}: the KL is {kl}, most of it in {worst}. {ADVICE}")
+        found = {"nll": nll, "score": score, "kl_term": kl_term, "temperature": temperature}
         return {
             "epoch": self.current_epoch,
             "step": self.step,
@@ -289,16 +290,7 @@ class Training:
             "groups": group_diagnostics(self.groups, self.gradient_norms),
             "snr": signal_to_noise(self.net),
             "kl_by_layer": kl_by_layer,
-            "warnings": health_warnings(
-                self.net,
-                self.train,
-                kl_by_layer,
-                nll=nll,
-                score=score,
-                kl_term=kl_term,
-                temperature=temperature,
-                num_data=self.num_data,
-            ),
+            "warnings": health_warnings(self.net, self.train, kl_by_layer, **found, num_data=self.num_data),
         }
 
     def _keep_best(self, record: EpochRecord) -> None:
