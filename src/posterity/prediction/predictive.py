@@ -8,17 +8,17 @@ may run at the same time, beside a training as well, whose weights they then see
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from posterity.core.errors import UsageError
+from posterity.core.errors import DataError, UsageError
 from posterity.core.hosting import Host
 from posterity.core.layout import Layout
 from posterity.core.randomness import NoiseSource, fresh_seed
+from posterity.data.validation import check_finite, numeric
 from posterity.likelihoods import Likelihood, Prediction
 from posterity.posteriors import Posterior
 from posterity.prediction.together import Together, outputs_of
@@ -50,31 +50,66 @@ def predict(
     seed: int | None,
 ) -> Prediction:
     """The predictive at `x` (n, ...), with all batches under the same weight samples; see BayesianModule.predict."""
-    x = _as_inputs(x, posterior)
-    if len(x) == 0:
-        raise UsageError("cannot predict for no inputs")
-    if samples < 1 or batch_size < 1:
-        raise UsageError(f"samples and batch_size must be at least 1, not {samples} and {batch_size}")
-    own, batches = host.private(), x.split(batch_size)
+    if samples < 1:
+        raise UsageError(f"samples must be at least 1, not {samples}")
+    inputs = as_inputs(x, posterior.mean)
+
+    def parts(at_a_time: int) -> Iterator[dict[str, Tensor]]:
+        return map(layout.views, draws(posterior, samples, at_a_time, seed))
+
+    return under(host, layout, together, parts, likelihood, inputs, batch_size=batch_size)
+
+
+def under(
+    host: Host,
+    layout: Layout,
+    together: Together,
+    weights: Callable[[int], Iterable[Mapping[str, Tensor]]],
+    likelihood: Likelihood,
+    inputs: Tensor,
+    *,
+    batch_size: int,
+) -> Prediction:
+    """The predictive at `inputs` (n, ...) under `weights`: called with how many at a time, they give some by name."""
+    if batch_size < 1:
+        raise UsageError(f"batch_size must be at least 1, not {batch_size}")
+    own, batches = host.private(), inputs.split(batch_size)
     rows = []
-    for weights in _draws(posterior, samples, together.at_a_time(batches[:1], layout.num_weights), seed):
-        views = layout.views(weights)
+    for views in weights(together.at_a_time(batches[:1], layout.num_weights)):
         each = [outputs_of(own, layout, together, views, (batch,), rewind=False) for batch in batches]
         rows.append(torch.cat(each, dim=1))
     parts = torch.cat(rows).split(batch_size, dim=1)
-    return Prediction.concatenate([likelihood.predict(part) for part in parts])
+    return Prediction.concatenate([likelihood.predict(each) for each in parts])
 
 
-def _as_inputs(x: ArrayLike | Tensor, posterior: Posterior) -> Tensor:
-    """Arrays become tensors; real numbers get the weights' dtype, whole numbers (tokens) stay as they are."""
-    inputs = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
-    return inputs.to(posterior.mean.dtype) if inputs.is_floating_point() else inputs
+def as_tensor(x: ArrayLike | Tensor) -> Tensor:
+    """Inputs as a tensor (n, ...) of at least one row."""
+    inputs = x if isinstance(x, Tensor) else torch.as_tensor(numeric(x, "the inputs"))
+    if inputs.dim() == 0 or len(inputs) == 0:
+        raise DataError(f"cannot predict for no inputs: their shape is {tuple(inputs.shape)}")
+    return inputs
 
 
-def _draws(posterior: Posterior, samples: int, at_a_time: int, seed: int | None) -> Iterator[Tensor]:
-    """The weights of all samples, in parts (at_a_time, N); a posterior of few vectors gives each of them once."""
+def as_inputs(x: ArrayLike | Tensor, like: Tensor) -> Tensor:
+    """Inputs for weights `like` these: whole numbers (tokens) stay such, NaN and infinite ones are refused."""
+    inputs = as_tensor(x)
+    if not inputs.is_floating_point():
+        return inputs.to(like.device)
+    inputs = inputs.to(like)
+    check_finite(inputs, "the inputs")
+    return inputs
+
+
+def whole_support(posterior: Posterior, samples: int) -> Tensor | None:
+    """All weight vectors (K, N) of a posterior that has no more than `samples` of them: no draw is needed."""
     support = posterior.support if posterior.random else posterior.mean.unsqueeze(0)
-    if support is not None and samples >= len(support):
+    return support if support is not None and samples >= len(support) else None
+
+
+def draws(posterior: Posterior, samples: int, at_a_time: int, seed: int | None) -> Iterator[Tensor]:
+    """The weights of all samples, in parts (at_a_time, N); a posterior of few vectors gives each of them once."""
+    support = whole_support(posterior, samples)
+    if support is not None:
         yield from support.split(at_a_time)
         return
     source, like = NoiseSource(fresh_seed() if seed is None else seed), posterior.mean
