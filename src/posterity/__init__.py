@@ -28,9 +28,10 @@ from posterity.objectives import (
     warm_up,
 )
 from posterity.posteriors import Full, LowRank, MeanField, Mixture, Point, Samples, Tied
+from posterity.prediction import Predictor
 from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
 from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
-from posterity.storage import load, save
+from posterity.storage import load, load_predictor, save, save_predictor
 from posterity.training import Callback, FitResult, ProlongedWarning, RangeTest, fit, process_group, range_test
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ __all__ = [
     "Point",
     "PosterityError",
     "Prediction",
+    "Predictor",
     "ProlongedWarning",
     "RangeTest",
     "RealPrediction",
@@ -86,6 +88,7 @@ __all__ = [
     "kl_weights",
     "laplace",
     "load",
+    "load_predictor",
     "negative_elbo",
     "penalty_factor",
     "penalty_of",
@@ -95,6 +98,7 @@ __all__ = [
     "process_group",
     "range_test",
     "save",
+    "save_predictor",
     "sweep",
     "warm_up",
 ]

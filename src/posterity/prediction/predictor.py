@@ -90,8 +90,8 @@ class Predictor:
         own = copy.deepcopy(host.private())
         own.model.requires_grad_(False)
         frozen = copy.deepcopy(likelihood).requires_grad_(False).eval()
-        origin = {"family": posterior.kind, "seed": seed, "mean_weights": samples is None}
-        return cls(own, layout, weights.clone(), frozen, **origin, **meaning)
+        mean = samples is None
+        return cls(own, layout, weights.clone(), frozen, family=posterior.kind, seed=seed, mean_weights=mean, **meaning)
 
     def __call__(self, x: ArrayLike | Tensor, *, batch_size: int = BATCH_SIZE) -> Prediction:
         """The same as `predict`."""
