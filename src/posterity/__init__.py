@@ -11,7 +11,7 @@ from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
 from posterity.ensemble import ensemble
-from posterity.integrations import TensorBoard
+from posterity.integrations import TensorBoard, export, exported
 from posterity.laplace import laplace
 from posterity.likelihoods import Bernoulli, Categorical, ClassPrediction, GaussianNoise, Prediction, RealPrediction
 from posterity.objectives import (
@@ -82,6 +82,8 @@ __all__ = [
     "auto",
     "bayesian",
     "ensemble",
+    "export",
+    "exported",
     "fit",
     "gradient_variance",
     "kl_divergence",

@@ -183,7 +183,7 @@ def test_failed_save_keeps_the_old_file(trained, tmp_path, monkeypatch):
         place.write_bytes(b"half")
         raise OSError("disk full")
 
-    monkeypatch.setattr("posterity.storage.network.save_file", fail)
+    monkeypatch.setattr("posterity.storage.sealed.save_file", fail)
     with pytest.raises(OSError, match="disk full"):
         pt.save(trained(posterior="point"), path)
     assert path.read_bytes() == before

@@ -59,6 +59,7 @@ class Predictor:
         self.family, self.seed, self.mean_weights = family, seed, mean_weights
         self.standardisation = standardisation
         self.labels = None if labels is None else tuple(str(label) for label in labels)
+        self.rescales = standardisation is not None and not _keeps_targets(standardisation)
         self._together = together.Together(host.model, frozen=True)
 
     @classmethod
@@ -109,7 +110,8 @@ class Predictor:
 
     def told(self, prediction: Prediction) -> Prediction:
         """`prediction` in the targets' own units, with the names of classes."""
-        if self.standardisation is not None and not _identical(self.standardisation):
+        if self.rescales:
+            assert self.standardisation is not None
             prediction = prediction.rescaled(self.standardisation.y_mean, self.standardisation.y_sd)
         return prediction if self.labels is None else prediction.named(self.labels)
 
@@ -120,6 +122,11 @@ class Predictor:
     @property
     def _first(self) -> Tensor:
         return self.views[self.layout.entries[0].name]
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self._first.device
 
     @property
     def weights(self) -> Tensor:
@@ -147,5 +154,5 @@ class Predictor:
         return f"Predictor({', '.join(parts)})"
 
 
-def _identical(standardisation: Standardisation) -> bool:
+def _keeps_targets(standardisation: Standardisation) -> bool:
     return bool((standardisation.y_mean == 0).all() and (standardisation.y_sd == 1).all())
