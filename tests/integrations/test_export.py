@@ -176,6 +176,7 @@ WAYS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore")  # torch.jit.trace warns of itself
 @pytest.mark.parametrize("way", WAYS)
 def test_a_live_network_is_not_traced(network, way):
     net = network(likelihood=pt.Categorical()).eval()
@@ -191,6 +192,7 @@ def test_nor_by_the_onnx_exporter(network):
         torch.onnx.export(net, (torch.zeros(2, 3),), dynamo=True, verbose=False)
 
 
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's compiler, about its own
 def test_a_compiled_network_still_draws(network):
     net = network(likelihood=pt.Categorical()).eval()
     compiled = torch.compile(net, backend="eager")

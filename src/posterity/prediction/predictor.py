@@ -52,10 +52,11 @@ class Predictor:
         standardisation: Standardisation | None = None,
         labels: Sequence[object] | None = None,
     ) -> None:
-        """For `weights` (S, N). All is taken over: `host` and `likelihood` are nobody else's."""
+        """For `weights` (S, N). `host` and `likelihood` are taken over: nobody else has them."""
         self.host, self.layout, self.likelihood = host, layout, likelihood
         # Each weight's S values beside each other: a convolution over all samples then needs no copy of them.
-        self.views = {name: view.contiguous() for name, view in layout.views(weights).items()}
+        shaped = layout.views(weights.detach())
+        self.views = {name: view.clone(memory_format=torch.contiguous_format) for name, view in shaped.items()}
         self.family, self.seed, self.mean_weights = family, seed, mean_weights
         self.standardisation = standardisation
         self.labels = None if labels is None else tuple(str(label) for label in labels)
@@ -92,7 +93,7 @@ class Predictor:
         own.model.requires_grad_(False)
         frozen = copy.deepcopy(likelihood).requires_grad_(False).eval()
         mean = samples is None
-        return cls(own, layout, weights.clone(), frozen, family=posterior.kind, seed=seed, mean_weights=mean, **meaning)
+        return cls(own, layout, weights, frozen, family=posterior.kind, seed=seed, mean_weights=mean, **meaning)
 
     def __call__(self, x: ArrayLike | Tensor, *, batch_size: int = BATCH_SIZE) -> Prediction:
         """The same as `predict`."""
