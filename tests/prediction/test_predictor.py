@@ -173,7 +173,7 @@ def test_inputs_that_are_not_numbers_are_refused_with_their_row(network, bad):
     rows[7][1] = bad
     known = pt.Standardisation.of(Dataset(X, torch.arange(40) % 2, "classification", 2))
     for ask in (net.predict, net.predictor(2), net.predictor(2, standardisation=known)):
-        with pytest.raises(DataError, match="NaN or infinite.*row 7"):
+        with pytest.raises(DataError, match=r"NaN or infinite.*row 7"):
             ask(torch.tensor(rows, dtype=torch.float64))
         with pytest.raises(DataError, match="row 7"):
             ask(rows)

@@ -104,7 +104,7 @@ def test_damage_is_noticed(predictor, module, tmp_path):
 def test_other_files_are_refused(predictor, network, module, tmp_path):
     model = module(norm=True, dropout=True)
     pt.save(network(), tmp_path / "net")
-    with pytest.raises(CorruptFileError, match="posterity-network.*this program reads posterity-predictor"):
+    with pytest.raises(CorruptFileError, match=r"posterity-network.*this program reads posterity-predictor"):
         pt.load_predictor(tmp_path / "net", model)
     with pytest.raises(UsageError, match="there is no file"):
         pt.load_predictor(tmp_path / "none", model)
