@@ -48,6 +48,12 @@ ONNX_LIMIT = 2**31 - 2**20  # bytes: what a file of one piece can hold
 class Program(nn.Module):
     """A predictor as one module: from inputs to the columns of its prediction."""
 
+    weight_0: Tensor
+    x_mean: Tensor
+    x_sd: Tensor
+    y_mean: Tensor
+    y_sd: Tensor
+
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
         self._host = predictor.host.private()
@@ -231,4 +237,4 @@ def _onnx_notes(path: Path) -> str:
         model = onnx.load(path, load_external_data=False)
     except Exception as error:  # protobuf's own kinds of errors
         raise ValueError(error) from error
-    return {entry.key: entry.value for entry in model.metadata_props}[KEY]
+    return str({entry.key: entry.value for entry in model.metadata_props}[KEY])
