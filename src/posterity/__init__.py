@@ -11,7 +11,7 @@ from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, LoaderData, Standardisation
 from posterity.ensemble import ensemble
-from posterity.integrations import TensorBoard
+from posterity.integrations import TensorBoard, export, exported
 from posterity.laplace import laplace
 from posterity.likelihoods import (
     Bernoulli,
@@ -44,9 +44,10 @@ from posterity.objectives import (
     warm_up,
 )
 from posterity.posteriors import Full, LowRank, MeanField, Mixture, Point, Samples, Tied
+from posterity.prediction import Predictor
 from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
 from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
-from posterity.storage import load, save
+from posterity.storage import load, load_predictor, save, save_predictor
 from posterity.training import Callback, FitResult, ProlongedWarning, RangeTest, fit, process_group, range_test
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ __all__ = [
     "Poisson",
     "PosterityError",
     "Prediction",
+    "Predictor",
     "ProlongedWarning",
     "RangeTest",
     "RealPrediction",
@@ -105,12 +107,15 @@ __all__ = [
     "auto",
     "bayesian",
     "ensemble",
+    "export",
+    "exported",
     "fit",
     "gradient_variance",
     "kl_divergence",
     "kl_weights",
     "laplace",
     "load",
+    "load_predictor",
     "negative_elbo",
     "penalty_factor",
     "penalty_of",
@@ -121,6 +126,7 @@ __all__ = [
     "range_test",
     "register_likelihood",
     "save",
+    "save_predictor",
     "sweep",
     "warm_up",
 ]

@@ -9,7 +9,7 @@ into the drawn vector, and emptied afterwards (core.hosting).
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,10 +25,11 @@ from posterity.core.inputs import Inputs
 from posterity.core.layout import Layout, Selection, select_parameters
 from posterity.core.randomness import NoiseSource, fresh_seed
 from posterity.core.reading import Output, read_by
+from posterity.data import Standardisation
 from posterity.initialisation import MODULE, PRIOR, Init, Start
 from posterity.likelihoods import Likelihood, Prediction
 from posterity.posteriors import Posterior, posterior_named
-from posterity.prediction import BATCH_SIZE, DEFAULT_SAMPLES, Together, draw, outputs_of, predict
+from posterity.prediction import BATCH_SIZE, DEFAULT_SAMPLES, Predictor, Together, draw, outputs_of, predict
 from posterity.priors import Gaussian, Prior, PriorRule
 
 
@@ -154,10 +155,31 @@ class BayesianModule(nn.Module):
         With a `seed` the answer is reproducible; without, PyTorch's global generator gives one.
         Memory: the outputs (samples, n, K), a bounded number of weight vectors, and one batch's activations.
         """
+        parts = self._host, self.layout, self._predicts_together, self.posterior, self._observed()
+        return predict(*parts, x, samples=samples, batch_size=batch_size, seed=seed)
+
+    def predictor(
+        self,
+        samples: int | None = DEFAULT_SAMPLES,
+        *,
+        seed: int | None = None,
+        standardisation: Standardisation | None = None,
+        labels: Sequence[object] | None = None,
+    ) -> Predictor:
+        """A frozen set of `samples` draws that predicts as `predict` does, without drawing anew: for a service.
+
+        It does not follow the network: train on, and it stays what it was. `samples` None takes the mean weights, which
+        know no epistemic uncertainty. With a `standardisation` it takes raw inputs and answers in the targets' own
+        units; `labels` are the names of the classes, in their order.
+        """
+        parts = self._host, self.layout, self.posterior, self._observed()
+        meaning: dict[str, Any] = {"standardisation": standardisation, "labels": labels, "output": self.output}
+        return Predictor.of(*parts, samples=samples, seed=seed, **meaning)
+
+    def _observed(self) -> Likelihood:
         if self.likelihood is None:
             raise UsageError("the network has no likelihood yet: train it with fit, or give bayesian(likelihood=...)")
-        parts = self._host, self.layout, self._predicts_together, self.posterior, self.likelihood
-        return predict(*parts, x, samples=samples, batch_size=batch_size, seed=seed)
+        return self.likelihood
 
     def extra_repr(self) -> str:
         """One line for printing."""

@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import fit_step
 import optimizers
+import predictor_time
 import step_time
 from networks import WORKLOADS
 
@@ -57,3 +59,17 @@ def test_steps_inside_fit_are_timed():
     found = fit_step.compare(WORKLOADS["lenet5"], rounds=1, inner=1)
     assert set(found["step"]) == {"pytorch", step_time.FAIR, fit_step.BARE, *fit_step.FITS}
     assert found["step"]["pytorch"].median == 1
+
+
+def test_predictors_are_timed():
+    found = predictor_time.compare("lenet5", rows=1, samples=2, rounds=1, inner=1)
+    assert found["ratio"][predictor_time.TOGETHER].median == 1
+    assert predictor_time.BY_HAND not in found["ratio"]
+    assert f"| {predictor_time.PREDICTOR} |" in predictor_time.table({"lenet5": found})
+
+
+def test_what_is_done_by_hand_is_what_the_networks_do():
+    torch.manual_seed(0)
+    plain, x = [predictor_time.make_wide() for _ in range(2)], torch.randn(3, 784)
+    by_hand = predictor_time.by_hand(plain, x)()
+    torch.testing.assert_close(by_hand, torch.stack([one(x) for one in plain]).detach())

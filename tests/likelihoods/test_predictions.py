@@ -95,7 +95,8 @@ def predicted(likelihood, rows=slice(None)):
 
 
 def tensors(prediction):
-    return {field.name: getattr(prediction, field.name) for field in fields(prediction)}
+    found = {field.name: getattr(prediction, field.name) for field in fields(prediction)}
+    return {name: value for name, value in found.items() if name != "classes"}  # their names, which are no tensor
 
 
 def equal(a, b):

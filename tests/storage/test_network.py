@@ -11,6 +11,7 @@ from torch import nn
 import posterity as pt
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.storage import network as files
+from posterity.storage import sealed
 
 X = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
 
@@ -166,8 +167,8 @@ def test_foreign_files_and_other_versions_are_refused(trained, module, tmp_path)
         pt.load(tmp_path / "foreign", module(norm=True))
     pt.save(trained(), tmp_path / "net")
     tensors = load_file(tmp_path / "net")
-    header = json.dumps({"format": files.FORMAT, "version": 99, **files.describe(trained())})
-    metadata = {"posterity": header, "sha256": files._digest(header, tensors)}
+    header = json.dumps({"format": files.FILE.format, "version": 99, **files.describe(trained())})
+    metadata = {"posterity": header, "sha256": sealed._digest(header, tensors)}
     save_file(tensors, tmp_path / "later", metadata=metadata)
     with pytest.raises(CorruptFileError, match="99; this program reads"):
         pt.load(tmp_path / "later", module(norm=True))
@@ -182,7 +183,7 @@ def test_failed_save_keeps_the_old_file(trained, tmp_path, monkeypatch):
         place.write_bytes(b"half")
         raise OSError("disk full")
 
-    monkeypatch.setattr("posterity.storage.network.save_file", fail)
+    monkeypatch.setattr("posterity.storage.sealed.save_file", fail)
     with pytest.raises(OSError, match="disk full"):
         pt.save(trained(posterior="point"), path)
     assert path.read_bytes() == before

@@ -21,6 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from posterity.core.errors import UsageError
+
 # For each precision: the whole numbers its bits are read as, and what takes them into the open interval (-1, 1).
 WHOLE = {torch.float32: np.int32, torch.float64: np.int64}
 SCALE = {torch.float32: 2.0**-31 * (1 - 2.0**-24), torch.float64: 2.0**-63 * (1 - 2.0**-53)}
@@ -42,6 +44,16 @@ def fresh_seed() -> int:
     return int(torch.randint(2**62, (), device="cpu").item())
 
 
+def refuse_tracing() -> None:
+    """Refuse to draw noise in a pass that is being made into a program, which would have this one draw for good."""
+    # torch.compile is another matter: it runs the network's own code again.
+    if torch.jit.is_tracing() or torch.compiler.is_exporting():
+        raise UsageError(
+            "a Bayesian network draws its weights in every pass; traced or exported it would be one draw, frozen: make "
+            "a predictor, net.predictor(samples=32), and give that to posterity.export(predictor, example, path)"
+        )
+
+
 class NoiseSource:
     """Standard normal noise from a generator whose state can be captured and restored."""
 
@@ -54,6 +66,7 @@ class NoiseSource:
         Each row (the last axis) is drawn by itself: S rows are the same however many are asked for at a time.
         """
         # Half-precision noise would have too few distinct values: it is rounded from single precision.
+        refuse_tracing()
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
         noise = torch.empty(shape, dtype=dtype, device="cpu")  # the bits' own place
         for row in noise.view(-1, shape[-1]) if noise.numel() else ():

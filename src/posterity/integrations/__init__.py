@@ -1,5 +1,6 @@
 """Other people's tools."""
 
+from posterity.integrations.export import export, exported
 from posterity.integrations.tensorboard import TensorBoard
 
-__all__ = ["TensorBoard"]
+__all__ = ["TensorBoard", "export", "exported"]

@@ -6,7 +6,9 @@ total entropy H[mean_s p_s] = aleatoric mean_s H[p_s] + epistemic I[y; w]      (
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
@@ -29,6 +31,25 @@ class ClassPrediction(Prediction):
     aleatoric: Tensor
     epistemic: Tensor
     samples: Tensor | None = None
+    classes: tuple[str, ...] | None = None  # their names, where they have any
+
+    def __post_init__(self) -> None:
+        if self.classes is not None and len(self.classes) != self.mean.shape[-1]:
+            raise UsageError(
+                f"{len(self.classes)} names of classes ({', '.join(self.classes)}) do not fit a prediction of "
+                f"{self.mean.shape[-1]} classes"
+            )
+
+    def named(self, classes: Sequence[str]) -> ClassPrediction:
+        """The same with the names of its `classes`, in their order."""
+        return replace(self, classes=tuple(str(name) for name in classes))
+
+    @property
+    def name(self) -> list[str]:
+        """The name of the most probable class at each of the n inputs."""
+        if self.classes is None:
+            self._refuse("names", "none were given: see label, or give them with named(...)")
+        return [self.classes[label] for label in self.label.tolist()]
 
     @property
     def entropy(self) -> Tensor:
@@ -78,6 +99,11 @@ class ClassPrediction(Prediction):
         """Probabilities, label, confidence and uncertainties."""
         names = ("label", "confidence", "mean", "aleatoric", "epistemic", "total")
         return {name: getattr(self, name) for name in names}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain lists and numbers, with the names of the classes where they have any."""
+        named = {} if self.classes is None else {"name": self.name, "classes": list(self.classes)}
+        return super().to_dict() | named
 
     def _summary(self) -> str:
         aleatoric, epistemic = self.aleatoric.mean().item(), self.epistemic.mean().item()

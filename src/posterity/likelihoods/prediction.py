@@ -109,6 +109,10 @@ class Prediction(ABC):
         """The predictive of y = mean + sd z, where this is that of z."""
         self._refuse("other units", "its targets are classes")
 
+    def named(self: Some, classes: Sequence[str]) -> Some:
+        """The same with the names of its `classes`, in their order."""
+        self._refuse("names of classes", "its targets are numbers")
+
     def _refuse(self, what: str, reason: str) -> NoReturn:
         raise NotOfThisKind(f"a prediction of {self.kind} has no {what}: {reason}")
 
@@ -124,7 +128,7 @@ class Prediction(ABC):
         chosen: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None:
+            if isinstance(value, Tensor):
                 chosen[field.name] = value[:, rows] if field.name in self.by_sample else value[rows]
         return replace(self, **chosen)
 
@@ -138,7 +142,7 @@ class Prediction(ABC):
         for field in fields(parts[0]):
             values = [getattr(part, field.name) for part in parts]
             axis = 1 if field.name in parts[0].by_sample else 0
-            joined[field.name] = None if values[0] is None else torch.cat(values, dim=axis)
+            joined[field.name] = torch.cat(values, dim=axis) if isinstance(values[0], Tensor) else values[0]
         return type(parts[0])(**joined)
 
     def cpu(self: Some) -> Some:

@@ -93,7 +93,8 @@ class RealPrediction(Prediction):
         It has the more precise dtype of the three.
         """
         shift, scale = (self._factor(value) for value in (mean, sd))
-        if not ((scale > 0) & scale.isfinite()).all():
+        # What is being exported has no values yet; they were looked at before.
+        if not torch.compiler.is_exporting() and not ((scale > 0) & scale.isfinite()).all():
             raise UsageError(f"the sd to rescale a prediction by must be positive and finite, not {scale.tolist()}")
         dtype = torch.promote_types(torch.promote_types(self.mean.dtype, shift.dtype), scale.dtype)
         shift, scale = shift.to(dtype), scale.to(dtype)

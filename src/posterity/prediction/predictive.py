@@ -8,19 +8,19 @@ may run at the same time, beside a training as well, whose weights they then see
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from posterity.core import inputs
-from posterity.core.errors import UsageError
+from posterity.core.errors import DataError, UsageError
 from posterity.core.hosting import Host
 from posterity.core.inputs import Inputs
 from posterity.core.layout import Layout
 from posterity.core.randomness import NoiseSource, fresh_seed
+from posterity.data.validation import check_finite, numeric
 from posterity.likelihoods import Likelihood, Prediction
 from posterity.posteriors import Posterior
 from posterity.prediction.together import Together, outputs_of
@@ -52,33 +52,70 @@ def predict(
     seed: int | None,
 ) -> Prediction:
     """The predictive at `x` (n, ...), with all batches under the same weight samples; see BayesianModule.predict."""
-    x = _as_inputs(x, posterior)
-    num_rows = inputs.count(x)
-    if num_rows == 0:
-        raise UsageError("cannot predict for no inputs")
-    if samples < 1 or batch_size < 1:
-        raise UsageError(f"samples and batch_size must be at least 1, not {samples} and {batch_size}")
+    if samples < 1:
+        raise UsageError(f"samples must be at least 1, not {samples}")
+    x = as_inputs(x, posterior.mean)
+
+    def parts(at_a_time: int) -> Iterator[dict[str, Tensor]]:
+        return map(layout.views, draws(posterior, samples, at_a_time, seed))
+
+    return under(host, layout, together, parts, likelihood, x, batch_size=batch_size)
+
+
+def under(
+    host: Host,
+    layout: Layout,
+    together: Together,
+    weights: Callable[[int], Iterable[Mapping[str, Tensor]]],
+    likelihood: Likelihood,
+    x: Inputs,
+    *,
+    batch_size: int,
+) -> Prediction:
+    """The predictive at `x` (n, ...) under `weights`: called with how many at a time, they give some by name."""
+    if batch_size < 1:
+        raise UsageError(f"batch_size must be at least 1, not {batch_size}")
     own = host.private()
-    batches = [inputs.take(x, slice(at, at + batch_size)) for at in range(0, num_rows, batch_size)]
+    batches = [inputs.take(x, slice(at, at + batch_size)) for at in range(0, inputs.count(x), batch_size)]
     rows = []
-    for weights in _draws(posterior, samples, together.at_a_time(batches[0], layout.num_weights), seed):
-        views = layout.views(weights)
+    for views in weights(together.at_a_time(batches[0], layout.num_weights)):
         each = [outputs_of(own, layout, together, views, batch, rewind=False) for batch in batches]
         rows.append(torch.cat(each, dim=1))
     parts = torch.cat(rows).split(batch_size, dim=1)
-    return Prediction.concatenate([likelihood.predict(part) for part in parts])
+    return Prediction.concatenate([likelihood.predict(each) for each in parts])
 
 
-def _as_inputs(x: ArrayLike | Inputs, posterior: Posterior) -> Inputs:
-    """Arrays become tensors, where the weights are; real numbers get their dtype, whole ones (tokens) keep theirs."""
-    tensors = inputs.mapped(lambda part: part if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part)), x)
-    return inputs.moved(tensors, posterior.mean)
+def as_tensors(x: ArrayLike | Inputs) -> Inputs:
+    """Inputs as a tensor (n, ...) of at least one row, or several of them."""
+
+    def tensor(part: ArrayLike | Tensor) -> Tensor:
+        found = part if isinstance(part, Tensor) else torch.as_tensor(numeric(part, "the inputs"))
+        if found.dim() == 0 or len(found) == 0:
+            raise DataError(f"cannot predict for no inputs: their shape is {tuple(found.shape)}")
+        return found
+
+    return inputs.mapped(tensor, x)
 
 
-def _draws(posterior: Posterior, samples: int, at_a_time: int, seed: int | None) -> Iterator[Tensor]:
-    """The weights of all samples, in parts (at_a_time, N); a posterior of few vectors gives each of them once."""
+def as_inputs(x: ArrayLike | Inputs, like: Tensor) -> Inputs:
+    """Inputs for weights `like` these: whole numbers (tokens) stay such, NaN and infinite ones are refused."""
+    found = inputs.moved(as_tensors(x), like)
+    for part in inputs.parts(found):
+        if part.is_floating_point():
+            check_finite(part, "the inputs")
+    return found
+
+
+def whole_support(posterior: Posterior, samples: int) -> Tensor | None:
+    """All weight vectors (K, N) of a posterior that has no more than `samples` of them: no draw is needed."""
     support = posterior.support if posterior.random else posterior.mean.unsqueeze(0)
-    if support is not None and samples >= len(support):
+    return support if support is not None and samples >= len(support) else None
+
+
+def draws(posterior: Posterior, samples: int, at_a_time: int, seed: int | None) -> Iterator[Tensor]:
+    """The weights of all samples, in parts (at_a_time, N); a posterior of few vectors gives each of them once."""
+    support = whole_support(posterior, samples)
+    if support is not None:
         yield from support.split(at_a_time)
         return
     source, like = NoiseSource(fresh_seed() if seed is None else seed), posterior.mean

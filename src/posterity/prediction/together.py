@@ -18,6 +18,7 @@ from posterity.core.layout import Layout
 
 SAMPLES_AT_A_TIME = 2**26  # weights drawn together in prediction: 256 MiB in single precision
 FEW_ROWS = 32  # below this a grouped convolution over all samples beats one convolution a sample (measured)
+FEW_ROWS_FROZEN = 4  # the same without gradients
 
 # Modules whose code torch.vmap can run over many weight samples at a time. Others are run one by one.
 FOLDING = (
@@ -34,20 +35,25 @@ CONVOLUTIONAL = (
     nn.AdaptiveAvgPool2d,
     nn.GroupNorm,
 )
+FROZEN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)  # with statistics that a pass does not change
 
 
 class Together:
-    """Whether a network's weight samples are evaluated together: what its modules say, and what trying has shown."""
+    """Whether a network's weight samples are evaluated together: what its modules say, and what trying has shown.
 
-    def __init__(self, model: nn.Module) -> None:
+    `frozen`: the network is never trained, but only evaluated.
+    """
+
+    def __init__(self, model: nn.Module, *, frozen: bool = False) -> None:
         # The user's own composition is tried; PyTorch's (attention, for instance) is known not to fold well.
         known = [m for m in model.modules() if not list(m.children()) or type(m).__module__.startswith("torch.")]
-        self.folds = all(isinstance(m, FOLDING + CONVOLUTIONAL) for m in known)
+        self.folds = all(isinstance(m, FOLDING + CONVOLUTIONAL + (FROZEN if frozen else ())) for m in known)
         self.convolves = any(isinstance(m, CONVOLUTIONAL) for m in known)
+        self._few_rows = FEW_ROWS_FROZEN if frozen else FEW_ROWS
 
     def faster(self, x: Inputs) -> bool:
         """Whether to evaluate them together for these inputs of the network."""
-        return self.folds and (not self.convolves or inputs.count(x) < FEW_ROWS)
+        return self.folds and (not self.convolves or inputs.count(x) < self._few_rows)
 
     def at_a_time(self, x: Inputs, num_weights: int) -> int:
         """How many samples of `num_weights` weights to draw at a time, so that memory is bounded."""

@@ -5,6 +5,7 @@ from posterity.storage.checkpoint import Checkpoints, CheckpointWarning
 from posterity.storage.directory import RunDirectory
 from posterity.storage.history import EpochRecord, History, in_short, read_history
 from posterity.storage.network import describe, load, network_like, network_state, rebuild, save
+from posterity.storage.predictor import load_predictor, save_predictor
 from posterity.storage.table import flat, write_table
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "flat",
     "in_short",
     "load",
+    "load_predictor",
     "merge_json",
     "network_like",
     "network_state",
@@ -25,6 +27,7 @@ __all__ = [
     "rebuild",
     "replace_file",
     "save",
+    "save_predictor",
     "write_table",
     "write_text",
 ]

@@ -6,27 +6,22 @@ The architecture itself is code and is not stored: `load` takes a module of the 
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import torch
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
 from posterity.bayesian import BayesianModule
-from posterity.core.errors import CorruptFileError, UsageError
+from posterity.core.errors import UsageError
 from posterity.core.layout import Layout
 from posterity.core.reading import Output, described, restored
 from posterity.likelihoods import Likelihood, build_likelihood, place_of
 from posterity.posteriors import POSTERIORS
 from posterity.priors import PRIORS, Prior
-from posterity.storage.atomic import replace_file
+from posterity.storage.sealed import Sealed
 
-FORMAT, VERSION = "posterity-network", 3
+FILE = Sealed("posterity-network", 3, what="a network that posterity saved")
 
 
 def describe(
@@ -56,17 +51,22 @@ def rebuild(
     """
     output = restored(description.get("output"), output)
     model = copy.deepcopy(model)
-    known = dict(model.named_parameters())
-    for name, shape in description["weights"].items():
-        if name not in known or list(known[name].shape) != shape:
-            found = list(known[name].shape) if name in known else "nothing of that name"
-            raise UsageError(f"the saved network has weights {name} of shape {shape}; the module has {found}")
-    entries = {e.name: e for e in Layout.of(model, lambda name, _: name in description["weights"]).entries}
-    layout = Layout(tuple(entries[name] for name in description["weights"]))  # the vector's order, not the module's
+    layout = layout_of(description["weights"], model)
     posterior = POSTERIORS[description["posterior"]["kind"]].empty(layout.num_weights, **description["posterior"])
     prior = PRIORS[description["prior"]["kind"]].empty(layout.num_weights, **description["prior"])
     observed = description["likelihood"] and build_likelihood(given=likelihood, **description["likelihood"])
     return BayesianModule(model, layout, posterior, prior, likelihood=observed, output=output)
+
+
+def layout_of(weights: Mapping[str, list[int]], model: nn.Module) -> Layout:
+    """The layout of these weights, shapes by name, of `model`."""
+    known = dict(model.named_parameters())
+    for name, shape in weights.items():
+        if name not in known or list(known[name].shape) != shape:
+            found = list(known[name].shape) if name in known else "nothing of that name"
+            raise UsageError(f"the saved network has weights {name} of shape {shape}; the module has {found}")
+    entries = {e.name: e for e in Layout.of(model, lambda name, _: name in weights).entries}
+    return Layout(tuple(entries[name] for name in weights))  # the vector's order, not the module's
 
 
 def network_state(net: BayesianModule) -> dict[str, Any]:
@@ -85,11 +85,7 @@ def network_like(net: BayesianModule, state: Mapping[str, Any]) -> BayesianModul
 
 def save(net: BayesianModule, path: str | Path) -> None:
     """Write `net` (posterior, prior, likelihood, deterministic weights, buffers) to `path`, atomically."""
-    path = Path(path)
-    header = json.dumps({"format": FORMAT, "version": VERSION, **describe(net)})
-    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in net.state_dict().items()}
-    metadata = {"posterity": header, "sha256": _digest(header, tensors)}
-    replace_file(path, lambda partial: save_file(tensors, partial, metadata=metadata))
+    FILE.write(Path(path), describe(net), net.state_dict())
 
 
 def load(
@@ -99,38 +95,16 @@ def load(
     likelihood: type[Likelihood] | None = None,
     output: Output | None = None,
 ) -> BayesianModule:
-    """The network saved at `path`; `model` gives the architecture and is left as it is.
+    """The network saved at `path`, ready to predict; `model` gives the architecture and is left as it is.
 
     A `likelihood` of your own class is given here, unless it is registered (`register_likelihood`). A network whose
     `output` is read by a function needs that function again.
     """
-    try:
-        with safetensors.safe_open(Path(path), framework="pt") as file:
-            metadata = file.metadata()
-            header = json.loads(metadata["posterity"])
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        if metadata["sha256"] != _digest(metadata["posterity"], tensors):
-            raise ValueError("its contents do not match their SHA-256")
-    except FileNotFoundError as error:
-        raise UsageError(f"there is no file {path}") from error
-    except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
-        raise CorruptFileError(f"{path} is not a network that posterity saved: {error}") from error
-    if header.get("format") != FORMAT or header.get("version") != VERSION:
-        found = f"{header.get('format')} {header.get('version')}"
-        raise CorruptFileError(f"{path} has format {found}; this program reads {FORMAT} {VERSION}")
+    header, tensors = FILE.read(Path(path))
     dtype = next(tensor.dtype for name, tensor in tensors.items() if name.startswith("posterior."))
     net = rebuild(header, model, likelihood=likelihood, output=output).to(dtype)
     try:
         net.load_state_dict(tensors)
     except RuntimeError as error:
         raise UsageError(f"{path} does not fit this module: {error}") from error
-    return net
-
-
-def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of all that is stored: safetensors itself does not notice altered values."""
-    digest = hashlib.sha256(header.encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    return net.eval()
