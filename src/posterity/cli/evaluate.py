@@ -7,15 +7,13 @@ from typing import Annotated
 
 import typer
 
+from posterity.cli.flags import SAMPLES
 from posterity.cli.output import note, print_json, print_metrics
-from posterity.experiments import evaluate_run
-from posterity.prediction import DEFAULT_SAMPLES
-from posterity.report import write_figures
 
 
 def evaluate_command(
     run: Annotated[Path, typer.Argument(help="the run's directory")],
-    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = DEFAULT_SAMPLES,
+    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = SAMPLES,
     ood: Annotated[
         list[str] | None,
         typer.Option(help="data set to tell apart from the test data, or 'noise'; may be repeated"),
@@ -27,6 +25,9 @@ def evaluate_command(
 
     Example: posterity evaluate runs/first --samples 50 --ood noise
     """
+    from posterity.experiments import evaluate_run
+    from posterity.report import write_figures
+
     record = evaluate_run(run, samples=samples, seed=seed, ood=ood or [])
     if not record.finished:
         note(f"warning: the run in {run} has not finished; this is its newest checkpoint")

@@ -7,17 +7,15 @@ from typing import Annotated
 
 import typer
 
+from posterity.cli.flags import SAMPLES
 from posterity.cli.output import note, print_json
-from posterity.data import read_inputs
-from posterity.experiments import load_run, write_predictions
-from posterity.prediction import DEFAULT_SAMPLES
 
 
 def predict_command(
     run: Annotated[Path, typer.Argument(help="the run's directory")],
     inputs: Annotated[Path, typer.Argument(help=".npz (array x) or .csv with the inputs")],
     out: Annotated[Path, typer.Option(help=".csv or .npz to write")],
-    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = DEFAULT_SAMPLES,
+    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = SAMPLES,
     target: Annotated[str | None, typer.Option(help="column of the .csv to leave out")] = None,
     average: Annotated[bool, typer.Option("--average", help="with the average of the run's iterates")] = False,
     seed: Annotated[int, typer.Option(min=0, help="seed of the weight samples")] = 0,
@@ -27,6 +25,9 @@ def predict_command(
 
     Example: posterity predict runs/first images.npz --out predictions.csv
     """
+    from posterity.data import read_inputs
+    from posterity.experiments import load_run, write_predictions
+
     trained = load_run(run)
     if average:
         trained = trained.average()

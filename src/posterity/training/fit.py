@@ -8,11 +8,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import Unpack
+
 from posterity.bayesian import BayesianModule
 from posterity.likelihoods import Likelihood
 from posterity.storage import RunDirectory
 from posterity.training.callbacks import Callback
 from posterity.training.carry_out import CHECKPOINT_SECONDS, FitResult, carry_out
+from posterity.training.keywords import SettingsKeywords
 from posterity.training.plan import Data, plan
 from posterity.training.ranks import current_ranks
 from posterity.training.settings import Settings
@@ -30,7 +33,7 @@ def fit(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: bool = False,
     callbacks: Sequence[Callback] = (),
-    **settings: Any,
+    **settings: Unpack[SettingsKeywords],
 ) -> FitResult:
     """Train `net` on `train`, a Dataset or a pair (x, y); `settings` are those of `Settings`.
 
@@ -55,7 +58,7 @@ def fit(
 
 
 def _with_settings(function: Any) -> None:
-    """Show the settings among the keywords, to `help` and to editors."""
+    """Show the settings and their defaults among the keywords, to `help` and to notebooks."""
     known = inspect.signature(function)
     kind = inspect.Parameter.KEYWORD_ONLY
     fields = Settings.model_fields.items()

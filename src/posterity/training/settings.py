@@ -46,9 +46,10 @@ LEAST_EPOCHS, LEAST_STEPS = 20, 6000  # of a training whose length was not given
 Options = dict[str, bool | int | float | str | tuple[float, ...]]
 
 
-def setting(default: Any, panel: str, meaning: str, *, ordered: bool = False, **bounds: Any) -> Any:
-    """A field of the schema; of an `ordered` table the order of its entries matters."""
-    return Field(default, description=meaning, json_schema_extra={"panel": panel, "ordered": ordered}, **bounds)
+def setting(default: Any, panel: str, meaning: str, *, ordered: bool = False, accepts: str = "", **bounds: Any) -> Any:
+    """A field of the schema; of an `ordered` table the order matters; `accepts` is a type that stands for values."""
+    extra: dict[str, Any] = {"panel": panel, "ordered": ordered, "accepts": accepts}
+    return Field(default, description=meaning, json_schema_extra=extra, **bounds)
 
 
 def one_of(kind: str, names: Collection[str]) -> AfterValidator:
@@ -92,7 +93,7 @@ class Settings(BaseModel):
         None, OPTIMISER, f"random changes of the images in each batch: {', '.join(AUGMENTATIONS)}"
     )
     optimizer: Annotated[str, one_of("optimizer", METHODS)] = setting(
-        "adabayes-fp", OPTIMISER, f"the optimiser: {', '.join(METHODS)}"
+        "adabayes-fp", OPTIMISER, f"the optimiser: {', '.join(METHODS)}", accepts="Callable[..., Optimizer]"
     )
     lr: float | None = setting(None, OPTIMISER, "learning rate; the optimiser's own by default", gt=0)
     optimizer_options: Options = setting({}, OPTIMISER, "the optimiser's own settings, such as momentum=0.8")
@@ -106,7 +107,10 @@ class Settings(BaseModel):
     clip: float | None = setting(None, OPTIMISER, "largest norm of the gradient", gt=0)
 
     optimizer_sd: Annotated[str | None, one_of("optimizer of the standard deviations", OPTIMIZERS)] = setting(
-        None, SDS, f"optimiser of the standard deviations; {SD_OPTIMIZER} by default, or the one that tunes both"
+        None,
+        SDS,
+        f"optimiser of the standard deviations; {SD_OPTIMIZER} by default, or the one that tunes both",
+        accepts="Callable[..., Optimizer]",
     )
     lr_sd: float | None = setting(
         None,
@@ -155,7 +159,10 @@ class Settings(BaseModel):
     learn_prior: bool = setting(False, PRIOR, "set the prior's scale by empirical Bayes after each epoch")
 
     temperature: Annotated[float | str, number_or("temperature", TEMPERATURES)] = setting(
-        Auto.kind, TEMPERATURE, f"factor on the KL: a number (1 is Bayes' rule), {' or '.join(TEMPERATURES)}"
+        Auto.kind,
+        TEMPERATURE,
+        f"factor on the KL: a number (1 is Bayes' rule), {' or '.join(TEMPERATURES)}",
+        accepts="TemperatureRule",
     )
     tau: float | None = setting(
         None,
