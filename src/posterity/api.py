@@ -6,6 +6,13 @@ from posterity.bayesian import BayesianModule, bayesian
 from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset, Standardisation
 from posterity.ensemble import ensemble
+from posterity.extending import (
+    register_dataset,
+    register_model,
+    register_optimizer,
+    register_posterior,
+    register_prior,
+)
 from posterity.integrations import TensorBoard
 from posterity.laplace import laplace
 from posterity.likelihoods import Bernoulli, Categorical, ClassPrediction, GaussianNoise, Prediction, RealPrediction
@@ -89,6 +96,11 @@ __all__ = [
     "prior_of",
     "process_group",
     "range_test",
+    "register_dataset",
+    "register_model",
+    "register_optimizer",
+    "register_posterior",
+    "register_prior",
     "save",
     "sweep",
     "warm_up",

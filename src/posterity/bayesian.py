@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from torch.distributions import Distribution
 
 from posterity.core.errors import UsageError
 from posterity.core.hosting import Host
@@ -25,7 +26,7 @@ from posterity.initialisation import MODULE, PRIOR, Init, Start
 from posterity.likelihoods import Likelihood, Prediction
 from posterity.posteriors import Posterior, posterior_named
 from posterity.prediction import BATCH_SIZE, DEFAULT_SAMPLES, Together, draw, outputs_of, predict
-from posterity.priors import Gaussian, Prior, PriorRule
+from posterity.priors import Prior, PriorRule, prior_rule
 
 
 class BayesianModule(nn.Module):
@@ -148,7 +149,7 @@ class BayesianModule(nn.Module):
 def bayesian(
     model: nn.Module,
     *,
-    prior: PriorRule | float | str | None = None,
+    prior: PriorRule | Distribution | float | str | None = None,
     posterior: str = "mean_field",
     init: Init = MODULE,
     rho: float | None = None,
@@ -161,7 +162,8 @@ def bayesian(
 ) -> BayesianModule:
     """A Bayesian network from any `nn.Module`, which is copied and left as it is.
 
-    `prior` is a rule such as `Gaussian("kaiming")`, or just a Gaussian's scale. `posterior` is the family:
+    `prior` is a rule such as `Gaussian("kaiming")`, just a Gaussian's scale, or a `torch.distributions` object over
+    the reals, that of each weight. `posterior` is the family:
     "mean_field", "tied" (`share`: "all" or "layer"), "low_rank" (`rank` deviations) or "point"; `options` are its own.
     The means start by `init`: "module" (its present weights), "uniform", "kaiming" or another scale by rule, or weights
     by name (posterity.initialisation). The standard deviations start at a tenth of the prior's, at
@@ -179,8 +181,7 @@ def bayesian(
     layout = Layout.of(model, select)
     with torch.no_grad():
         weights = start.weights(layout, layout.flatten(select_parameters(model, select)).detach())
-        rule = Gaussian() if prior is None else Gaussian(prior) if isinstance(prior, (int, float, str)) else prior
-        bound = rule.bind(layout, weights)
+        bound = prior_rule(prior).bind(layout, weights)
         seed = fresh_seed() if seed is None else seed
         q = family.start(
             start.means(model, layout, weights, bound, seed),

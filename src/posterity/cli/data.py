@@ -32,10 +32,10 @@ def list_command(
     rows = [
         [
             info.name,
-            info.task,
+            info.task or "",
             " x ".join(map(str, info.shape)),
             str(info.num_train or ""),
-            str(info.num_test),
+            str(info.num_test or ""),
             str(info.num_classes or ""),
             info.origin,
             "yes" if info.available else "no",

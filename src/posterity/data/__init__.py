@@ -4,12 +4,13 @@ from posterity.data.augmentation import AUGMENTATIONS, Augmentation, check_augme
 from posterity.data.batches import Batches
 from posterity.data.dataset import Dataset, Task
 from posterity.data.files import read_columns, read_inputs, resolve_dataset
-from posterity.data.registry import DatasetInfo, describe, fetch, is_seeded, load, load_test, names
+from posterity.data.registry import DATASETS, DatasetInfo, describe, fetch, is_here, is_seeded, load, load_test, names
 from posterity.data.splits import Splits
 from posterity.data.standardisation import Standardisation
 
 __all__ = [
     "AUGMENTATIONS",
+    "DATASETS",
     "Augmentation",
     "Batches",
     "Dataset",
@@ -20,6 +21,7 @@ __all__ = [
     "check_augmentation",
     "describe",
     "fetch",
+    "is_here",
     "is_seeded",
     "load",
     "load_test",

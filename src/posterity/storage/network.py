@@ -51,8 +51,8 @@ def rebuild(description: dict[str, Any], model: nn.Module) -> BayesianModule:
             raise UsageError(f"the saved network has weights {name} of shape {shape}; the module has {found}")
     entries = {e.name: e for e in Layout.of(model, lambda name, _: name in description["weights"]).entries}
     layout = Layout(tuple(entries[name] for name in description["weights"]))  # the vector's order, not the module's
-    posterior = POSTERIORS[description["posterior"]["kind"]].empty(layout.num_weights, **description["posterior"])
-    prior = PRIORS[description["prior"]["kind"]].empty(layout.num_weights, **description["prior"])
+    posterior = POSTERIORS.named(description["posterior"]["kind"]).empty(layout.num_weights, **description["posterior"])
+    prior = PRIORS.named(description["prior"]["kind"]).empty(layout.num_weights, **description["prior"])
     likelihood = description["likelihood"] and build_likelihood(**description["likelihood"])
     return BayesianModule(model, layout, posterior, prior, likelihood=likelihood)
 
