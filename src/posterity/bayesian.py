@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from posterity.core.errors import UsageError
 from posterity.core.hosting import Host
 from posterity.core.layout import Layout, Selection, select_parameters
 from posterity.core.randomness import NoiseSource, fresh_seed
+from posterity.data import Standardisation
 from posterity.initialisation import MODULE, PRIOR, Init, Start
 from posterity.likelihoods import Likelihood, Prediction
 from posterity.posteriors import Posterior, posterior_named
@@ -52,6 +54,7 @@ class BayesianModule(nn.Module):
         self.posterior = posterior
         self.prior = prior
         self.likelihood = likelihood
+        self.standardisation: Standardisation | None = None  # of its training data: then `predict` takes raw inputs
         self.noise_source = NoiseSource(fresh_seed() if seed is None else seed)
         # Places in the layout of the weights that a pass used more than once, which the estimators learn as passes are
         # made: a network may use its modules as often as it likes in each.
@@ -125,10 +128,27 @@ class BayesianModule(nn.Module):
     ) -> Prediction:
         """The predictive distribution at `x` (n, ...), with all batches under the same weight samples.
 
+        A network that has a `standardisation` (fit's `standardise`, runs) takes raw inputs and answers in raw units.
         Nothing of the network changes (modes, buffers, noise), and any number of threads may predict at a time.
         With a `seed` the answer is reproducible; without, PyTorch's global generator gives one.
         Memory: the outputs (samples, n, K), a bounded number of weight vectors, and one batch's activations.
         """
+        scale = self.standardisation
+        if scale is None:
+            return self.predictive(x, samples, batch_size=batch_size, seed=seed)
+        raw = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x))  # lists keep all their digits
+        prediction = self.predictive(scale.inputs(raw), samples, batch_size=batch_size, seed=seed)
+        return prediction.rescaled(scale.y_mean, scale.y_sd) if prediction.rescalable else prediction
+
+    def predictive(
+        self,
+        x: ArrayLike | Tensor,
+        samples: int = DEFAULT_SAMPLES,
+        *,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = None,
+    ) -> Prediction:
+        """`predict` in the units of the training: inputs and answers are standardised where the data were."""
         if self.likelihood is None:
             raise UsageError("the network has no likelihood yet: train it with fit, or give bayesian(likelihood=...)")
         parts = self._host, self.layout, self._predicts_together, self.posterior, self.likelihood

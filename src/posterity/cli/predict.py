@@ -18,6 +18,7 @@ def predict_command(
     samples: Annotated[int, typer.Option(min=1, help="weight samples")] = SAMPLES,
     target: Annotated[str | None, typer.Option(help="column of the .csv to leave out")] = None,
     average: Annotated[bool, typer.Option("--average", help="with the average of the run's iterates")] = False,
+    module: Annotated[str | None, typer.Option(help="network of a run from Python: package.module:name")] = None,
     seed: Annotated[int, typer.Option(min=0, help="seed of the weight samples")] = 0,
     json: Annotated[bool, typer.Option("--json", help="a summary as JSON on stdout")] = False,
 ) -> None:
@@ -26,9 +27,9 @@ def predict_command(
     Example: posterity predict runs/first images.npz --out predictions.csv
     """
     from posterity.data import read_inputs
-    from posterity.experiments import load_run, write_predictions
+    from posterity.experiments import load_run, module_named, write_predictions
 
-    trained = load_run(run)
+    trained = load_run(run, None if module is None else module_named(module))
     if average:
         trained = trained.average()
     x = read_inputs(inputs, target=target, columns=trained.columns)

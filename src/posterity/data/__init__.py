@@ -3,7 +3,7 @@
 from posterity.data.augmentation import AUGMENTATIONS, Augmentation, check_augmentation
 from posterity.data.batches import Batches
 from posterity.data.dataset import Dataset, Task
-from posterity.data.files import read_columns, read_inputs, resolve_dataset
+from posterity.data.files import read_columns, read_dataset, read_inputs, resolve_dataset
 from posterity.data.registry import DATASETS, DatasetInfo, describe, fetch, is_here, is_seeded, load, load_test, names
 from posterity.data.splits import Splits
 from posterity.data.standardisation import Standardisation
@@ -27,6 +27,7 @@ __all__ = [
     "load_test",
     "names",
     "read_columns",
+    "read_dataset",
     "read_inputs",
     "resolve_dataset",
 ]

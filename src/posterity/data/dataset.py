@@ -18,6 +18,7 @@ from posterity.data.validation import (
     check_targets,
     count_classes,
     numeric,
+    refuse_classes_as_numbers,
 )
 
 Task = Literal["classification", "binary", "regression"]
@@ -117,6 +118,8 @@ class Dataset:
             classes = count_classes(labels, name) if num_classes is None else num_classes
             return cls(inputs, labels, "classification", classes, name)
         targets = as_floats(raw, f"{name}: targets")
+        if task is None:
+            refuse_classes_as_numbers(targets, name)
         if task == "binary":
             return cls(inputs, targets.float(), "binary", 0, name)
         return cls(inputs, targets.unsqueeze(1) if targets.ndim == 1 else targets, task or inferred, 0, name)

@@ -38,6 +38,7 @@ from posterity.training.settings import (
     one_of,
     setting,
 )
+from posterity.training.stored import NOTHING, PYTHON
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -45,8 +46,14 @@ else:
     import tomli as tomllib
 
 SCHEMA = 3  # grows when a default changes (tests/experiments/defaults.json holds them together)
-NOTHING = "(none)"  # stands for None in a file: TOML has nothing for it
 STARTED = [name for name in POSTERIORS.own if POSTERIORS[name].trainable]
+
+
+def _model(name: str | None) -> str | None:
+    """A network that is known, or a program's own."""
+    if name is not None and name != PYTHON and name not in MODELS:
+        raise MODELS.unknown(name)
+    return name
 
 
 def _started(name: str) -> str:
@@ -73,7 +80,7 @@ class Run(Settings):
     )
     val_fraction: float = setting(0.0, STOPPING, "share of the training data held out", ge=0, lt=1)
 
-    model: Annotated[str | None, one_of("model", MODELS)] = setting(
+    model: Annotated[str | None, AfterValidator(_model)] = setting(
         None, NETWORK, f"the network: {', '.join(MODELS.own)}; by default {IMAGES} for images, {TABLES} for tables"
     )
     hidden: tuple[int, ...] | None = setting(

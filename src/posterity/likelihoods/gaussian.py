@@ -52,6 +52,7 @@ class GaussianNoise(Likelihood):
     """Targets (n, k) with Gaussian noise: a number (its sd), "learnt" or "input"."""
 
     kind = "gaussian"
+    of_reals = True
     unit: Tensor
 
     def __init__(self, noise: float | str = "learnt", *, num_targets: int = 1) -> None:

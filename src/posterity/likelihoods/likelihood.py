@@ -18,6 +18,7 @@ class Likelihood(nn.Module, ABC):
     """An observation model P(y | output of the network)."""
 
     kind: ClassVar[str]
+    of_reals: ClassVar[bool] = False  # whether targets may be standardised: numbers with a noise of any size
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:

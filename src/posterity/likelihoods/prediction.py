@@ -32,6 +32,7 @@ class Prediction(ABC):
     """The predictive distribution at n inputs."""
 
     kind: ClassVar[str]
+    rescalable: ClassVar[bool] = False  # whether it has `rescaled`
     by_sample: ClassVar[tuple[str, ...]] = ("samples",)  # fields (S, n, ...); the others are (n, ...)
 
     mean: Tensor

@@ -28,6 +28,7 @@ class RealPrediction(Prediction):
     """
 
     kind = "real targets"
+    rescalable = True
     by_sample = ("samples", "noise_sd")
 
     aleatoric_sd: Tensor

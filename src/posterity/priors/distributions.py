@@ -58,7 +58,8 @@ class FromDistribution:
                 f"{tuple(known.batch_shape + known.event_shape)}; give numbers as its parameters, and different priors "
                 "for different weights by Parts"
             )
-        if not known.support.check(torch.tensor([-1e4, -1e-4, 1e-4, 1e4], dtype=_dtype(known))).all():
+        support: Any = known.support
+        if not support.check(torch.tensor([-1e4, -1e-4, 1e-4, 1e4], dtype=_dtype(known))).all():
             raise UsageError(f"a weight may be any real number, but {known} allows only {known.support}")
         centre_and_spread(known)
 

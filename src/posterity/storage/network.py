@@ -20,12 +20,14 @@ from torch import Tensor, nn
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.core.layout import Layout
+from posterity.data import Standardisation
 from posterity.likelihoods import Likelihood, build_likelihood
 from posterity.posteriors import POSTERIORS
 from posterity.priors import PRIORS, Prior
 from posterity.storage.atomic import replace_file
 
 FORMAT, VERSION = "posterity-network", 3
+SCALE = "standardisation."
 
 
 def describe(
@@ -72,10 +74,12 @@ def network_like(net: BayesianModule, state: Mapping[str, Any]) -> BayesianModul
 
 
 def save(net: BayesianModule, path: str | Path) -> None:
-    """Write `net` (posterior, prior, likelihood, deterministic weights, buffers) to `path`, atomically."""
+    """Write `net` (posterior, prior, likelihood, standardisation, other weights, buffers) to `path`, atomically."""
     path = Path(path)
     header = json.dumps({"format": FORMAT, "version": VERSION, **describe(net)})
-    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in net.state_dict().items()}
+    scale = {} if net.standardisation is None else net.standardisation.state()
+    state = {**net.state_dict(), **{SCALE + name: tensor for name, tensor in scale.items()}}
+    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in state.items()}
     metadata = {"posterity": header, "sha256": _digest(header, tensors)}
     replace_file(path, lambda partial: save_file(tensors, partial, metadata=metadata))
 
@@ -98,6 +102,8 @@ def load(path: str | Path, model: nn.Module) -> BayesianModule:
         raise CorruptFileError(f"{path} has format {found}; this program reads {FORMAT} {VERSION}")
     dtype = next(tensor.dtype for name, tensor in tensors.items() if name.startswith("posterior."))
     net = rebuild(header, model).to(dtype)
+    scale = {name.removeprefix(SCALE): tensors.pop(name) for name in list(tensors) if name.startswith(SCALE)}
+    net.standardisation = Standardisation.from_state(scale) if scale else None
     try:
         net.load_state_dict(tensors)
     except RuntimeError as error:

@@ -41,7 +41,7 @@ def _settle(net: BayesianModule, train: Dataset, *, temperature: float, seed: in
     if likelihood is None or not likelihood.settles:
         return
     rows = torch.randperm(len(train), generator=generator(seed, "settling/rows"))[:SETTLED_ROWS]
-    prediction = net.predict(train.x[rows], seed=derive(seed, "settling"))
+    prediction = net.predictive(train.x[rows], seed=derive(seed, "settling"))
     assert isinstance(prediction, RealPrediction)
     leverage = mean_leverage(net, prediction, train.x[rows], temperature=temperature, num_data=len(train))
     likelihood.settle(prediction, train.y[rows], leverage)

@@ -12,13 +12,15 @@ from typing_extensions import Unpack
 
 from posterity.bayesian import BayesianModule
 from posterity.likelihoods import Likelihood
-from posterity.storage import RunDirectory
+from posterity.storage import RunDirectory, merge_json
 from posterity.training.callbacks import Callback
 from posterity.training.carry_out import CHECKPOINT_SECONDS, FitResult, carry_out
 from posterity.training.keywords import SettingsKeywords
 from posterity.training.plan import Data, plan
 from posterity.training.ranks import current_ranks
 from posterity.training.settings import Settings
+from posterity.training.standardising import standardisation_of, standardised
+from posterity.training.stored import loading_notes, summary_of, write_python_run
 
 
 def fit(
@@ -27,6 +29,7 @@ def fit(
     val: Data | None = None,
     *,
     likelihood: Likelihood | None = None,
+    standardise: bool = False,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -37,12 +40,20 @@ def fit(
 ) -> FitResult:
     """Train `net` on `train`, a Dataset or a pair (x, y); `settings` are those of `Settings`.
 
-    The likelihood follows from the task unless one is given, here or with the network. With `out` the run
+    The likelihood follows from the task unless one is given, here or with the network. With `standardise` inputs, and
+    real targets, are standardised inside: `net.predict` then takes raw inputs and answers in raw units, here and when
+    it is loaded again; a network that has such a `standardisation` already keeps to it. With `out` the run
     writes history and checkpoints there (one at least every `checkpoint_seconds`), stops in good order on
     SIGINT and SIGTERM, and continues bit for bit with `resume`; with more `epochs` than before it is prolonged.
     Within `process_group` it is spread over the processes that torchrun started, of which the first writes.
     """
-    planned = plan(net, train, val, Settings.of(**settings), likelihood=likelihood)
+    known = Settings.of(**settings)
+    scale = None
+    if standardise or getattr(net, "standardisation", None) is not None:
+        scale = standardisation_of(train, net, likelihood)
+        train = standardised(train, scale, net, likelihood)
+        val = None if val is None else standardised(val, scale, net, likelihood)
+    planned = plan(net, train, val, known, likelihood=likelihood)
     ranks = current_ranks()
     if ranks is not None and not ranks.leads:
         out, progress = None, False
@@ -52,9 +63,21 @@ def fit(
     with ExitStack() as stack:
         if directory is not None:
             stack.enter_context(directory)
-        return carry_out(
-            net, planned, directory, callbacks=callbacks, checkpoint_seconds=checkpoint_seconds, progress=progress
+            if not directory.resume:
+                write_python_run(directory.config, planned.settings)
+        net.standardisation = scale
+        result = carry_out(
+            net,
+            planned,
+            directory,
+            callbacks=callbacks,
+            checkpoint_seconds=checkpoint_seconds,
+            progress=progress,
+            extra=loading_notes(net, planned),
         )
+        if directory is not None:
+            merge_json(directory.summary, summary_of(result, planned))
+        return result
 
 
 def _with_settings(function: Any) -> None:

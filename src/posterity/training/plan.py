@@ -22,6 +22,7 @@ from posterity.bayesian import BayesianModule
 from posterity.core.errors import DataError, UsageError
 from posterity.data import Dataset
 from posterity.data.augmentation import AUGMENTATIONS, check_augmentation
+from posterity.data.validation import numeric
 from posterity.ensemble import member_seed, members
 from posterity.estimators import SAMPLE
 from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
@@ -80,10 +81,12 @@ def plan(
     if isinstance(net.posterior, Mixture):
         return _plan_members(net, train, val, settings, likelihood)
     like = net.posterior.mean
-    train, val = as_dataset(train, like.dtype), None if val is None else as_dataset(val, like.dtype)
+    likelihood = likelihood or net.likelihood
+    train = as_trained(train, net, likelihood)
+    likelihood = likelihood or default_likelihood(train).to(like)
+    val = None if val is None else as_trained(val, net, likelihood)
     if settings.patience and val is None:
         raise UsageError("patience needs validation data: give some, or a val_fraction above 0")
-    likelihood = likelihood or net.likelihood or default_likelihood(train).to(like)
     check_fit(net, likelihood, train)
     if val is not None:
         _check_alike(train, val)
@@ -136,8 +139,9 @@ def _plan_members(
     """Each member's plan is that of the network by itself, but for its seed."""
     if settings.learn_prior:
         raise UsageError("learn_prior would give each member of an ensemble its own prior; they have one: leave it out")
-    dtype = net.posterior.mean.dtype
-    train, val = as_dataset(train, dtype), None if val is None else as_dataset(val, dtype)
+    given = likelihood or net.likelihood
+    train = as_trained(train, net, given)
+    val = None if val is None else as_trained(val, net, given or default_likelihood(train))
     plans = []
     for number, member in enumerate(members(net), 1):
         own = settings.model_copy(update={"seed": member_seed(settings.seed, number)})
@@ -150,8 +154,14 @@ def _plan_members(
     return replace(plans[0], members=tuple(plans))
 
 
-def as_dataset(data: Data, dtype: torch.dtype) -> Dataset:
-    """`data` itself, or made of a pair (x, y), whose real numbers then get the network's `dtype`."""
+def as_trained(data: Data, net: BayesianModule, likelihood: Likelihood | None = None) -> Dataset:
+    """`data` as the network is trained on them: a pair (x, y) becomes a Dataset with real numbers of the net's type."""
+    found = as_dataset(data, likelihood)
+    return found if found is data else found.to(net.posterior.mean.dtype)
+
+
+def as_dataset(data: Data, likelihood: Likelihood | None = None) -> Dataset:
+    """`data` itself, or made of a pair (x, y); a `likelihood` says what floating targets are."""
     if isinstance(data, Dataset):
         return data
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
@@ -159,7 +169,9 @@ def as_dataset(data: Data, dtype: torch.dtype) -> Dataset:
             f"training data are a posterity.Dataset or a pair (x, y) of arrays, not a {type(data).__name__}; "
             "data are kept in memory as tensors, so that no loader is needed"
         )
-    return Dataset.from_arrays(*data).to(dtype)
+    x, y = data
+    said = likelihood is not None and numeric(y, "targets").dtype.kind == "f"
+    return Dataset.from_arrays(x, y, "regression" if said else None)
 
 
 def default_likelihood(data: Dataset, noise: float | str = "learnt") -> Likelihood:
