@@ -47,7 +47,7 @@ def ours(cell: Cell, **more: int) -> Fitted:
     record = execute(run, cell.folder / name / "runs" / f"{cell.seed}-{run.key}", resume=True, samples=SAMPLES)
     net = record.load().net
     seconds = {line.get("member"): line["seconds"] for line in record.history}  # the last epoch's has them all
-    return Fitted(lambda x: net.predict(x, SAMPLES, seed=cell.seed), sum(seconds.values()))
+    return Fitted(lambda x: net.predictive(x, SAMPLES, seed=cell.seed), sum(seconds.values()))
 
 
 def ours_laplace(cell: Cell) -> Fitted:
@@ -57,7 +57,7 @@ def ours_laplace(cell: Cell) -> Fitted:
     module = stored_as(network.model, torch.contiguous_format)
     net = imported("posterity").laplace(module, cell.problem.train, structure="last_layer", seed=cell.seed)
     seconds = network.seconds + time.perf_counter() - begun
-    return Fitted(lambda x: net.predict(x, SAMPLES, seed=cell.seed), seconds, {"rate": rate})
+    return Fitted(lambda x: net.predictive(x, SAMPLES, seed=cell.seed), seconds, {"rate": rate})
 
 
 @dataclass(frozen=True)

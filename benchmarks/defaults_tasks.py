@@ -61,7 +61,7 @@ class Task:
     @property
     def kind(self) -> str:
         """Classification or regression."""
-        return next(each.task for each in data.describe() if each.name == self.dataset)
+        return next(each.task or "" for each in data.describe() if each.name == self.dataset)
 
     @property
     def lacks(self) -> str:

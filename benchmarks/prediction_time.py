@@ -40,7 +40,7 @@ def untrained(cell: Cell, method: str) -> Predict:
     if run_of is None:
         return METHODS[method].fit(replace(cell, epochs=0)).predict
     net = build_network(run_of(cell), cell.problem.train)
-    return lambda x: net.predict(x, SAMPLES, seed=cell.seed)
+    return lambda x: net.predictive(x, SAMPLES, seed=cell.seed)
 
 
 def seconds_of(predictives: Mapping[str, Predict], x: Tensor, *, rows: int, rounds: int) -> dict[str, float]:

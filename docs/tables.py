@@ -1,6 +1,6 @@
 """The tables of README and docs that are made from the schema of a run and from the gallery's evidence.
 
-`python docs/tables.py` writes them anew.
+`python docs/tables.py` writes them anew, and the modules that are made from the schema (docs/generated.py).
 
 A table stands between <!-- table: NAME --> and <!-- end -->.
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+
+from generated import FILES
 
 from posterity.claims.gallery import stored_pages, summary
 from posterity.experiments import Run
@@ -56,12 +58,16 @@ def filled(text: str) -> str:
 
 
 def main() -> None:
-    """Write the tables of all pages."""
+    """Write the tables of all pages, and the modules."""
     for page in [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]:
         before = page.read_text(encoding="utf-8")
         if filled(before) != before:
             page.write_text(filled(before), encoding="utf-8")
             print(f"wrote {page.name}")
+    for module, source in FILES.items():
+        if not module.exists() or module.read_text(encoding="utf-8") != source():
+            module.write_text(source(), encoding="utf-8")
+            print(f"wrote {module.name}")
 
 
 if __name__ == "__main__":

@@ -3,140 +3,39 @@
 net = posterity.bayesian(model)             any nn.Module
 posterity.fit(net, (x, y), epochs=20)
 net.predict(x).epistemic
+
+The names are those of `posterity.api`, imported with torch when one is first used: the command line shows its help
+without. A submodule with a function of its own name (`bayesian`, `ensemble`, `laplace`) is that function here.
 """
 
+import sys
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-from posterity.bayesian import BayesianModule, bayesian
-from posterity.core.errors import PosterityError, UsageError
-from posterity.data import Dataset, LoaderData, Standardisation
-from posterity.ensemble import ensemble
-from posterity.integrations import TensorBoard, export, exported
-from posterity.laplace import laplace
-from posterity.likelihoods import (
-    Bernoulli,
-    Categorical,
-    ClassPrediction,
-    CountPrediction,
-    GaussianNoise,
-    Likelihood,
-    MultiLabel,
-    MultiLabelPrediction,
-    NegativeBinomial,
-    Ordinal,
-    Poisson,
-    Prediction,
-    RealPrediction,
-    StudentTNoise,
-    register_likelihood,
-)
-from posterity.objectives import (
-    GradientVariance,
-    Loss,
-    MovingBaseline,
-    auto,
-    gradient_variance,
-    kl_divergence,
-    kl_weights,
-    negative_elbo,
-    per_neuron,
-    per_weight,
-    warm_up,
-)
-from posterity.posteriors import Full, LowRank, MeanField, Mixture, Point, Samples, Tied
-from posterity.prediction import Predictor
-from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
-from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
-from posterity.storage import load, load_predictor, save, save_predictor
-from posterity.training import Callback, FitResult, ProlongedWarning, RangeTest, fit, process_group, range_test
-
-if TYPE_CHECKING:
-    from posterity.experiments.results import Results
-    from posterity.experiments.study import Study
-    from posterity.experiments.sweep import sweep
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BayesianModule",
-    "Bernoulli",
-    "Callback",
-    "Categorical",
-    "ClassPrediction",
-    "CountPrediction",
-    "Dataset",
-    "Equivalence",
-    "FitResult",
-    "FromPenalty",
-    "Full",
-    "Gaussian",
-    "GaussianNoise",
-    "GradientVariance",
-    "Laplace",
-    "Likelihood",
-    "LoaderData",
-    "Loss",
-    "LowRank",
-    "MeanField",
-    "Mixture",
-    "MovingBaseline",
-    "MultiLabel",
-    "MultiLabelPrediction",
-    "NegativeBinomial",
-    "Ordinal",
-    "Parts",
-    "Point",
-    "Poisson",
-    "PosterityError",
-    "Prediction",
-    "Predictor",
-    "ProlongedWarning",
-    "RangeTest",
-    "RealPrediction",
-    "Results",
-    "Samples",
-    "ScaleMixture",
-    "Standardisation",
-    "StudentT",
-    "StudentTNoise",
-    "Study",
-    "Tabulated",
-    "TensorBoard",
-    "Tied",
-    "UsageError",
-    "auto",
-    "bayesian",
-    "ensemble",
-    "export",
-    "exported",
-    "fit",
-    "gradient_variance",
-    "kl_divergence",
-    "kl_weights",
-    "laplace",
-    "load",
-    "load_predictor",
-    "negative_elbo",
-    "penalty_factor",
-    "penalty_of",
-    "per_neuron",
-    "per_weight",
-    "prior_of",
-    "process_group",
-    "range_test",
-    "register_likelihood",
-    "save",
-    "save_predictor",
-    "sweep",
-    "warm_up",
-]
+if TYPE_CHECKING:
+    from posterity.api import *  # noqa: F403
+else:  # a type checker that saw it would take any name for one of ours
 
-_LATER = {"Results": "results", "Study": "study", "sweep": "sweep"}  # by module of experiments: not needed to train
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(f"module 'posterity' has no attribute '{name}'")
+        api = import_module("posterity.api")
+        found = getattr(api, name, None) or sys.modules.get(f"posterity.{name}")
+        if found is None:
+            raise AttributeError(f"module 'posterity' has no attribute '{name}'")
+        globals()[name] = found
+        return found
 
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__getattr__("__all__")})
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'posterity' has no attribute '{name}'")
-    from importlib import import_module
+    class _Package(ModuleType):
+        def __setattr__(self, name: str, value: Any) -> None:
+            # The import of a submodule ends with this, whoever imports it.
+            own = getattr(value, name, None) if isinstance(value, ModuleType) else None
+            super().__setattr__(name, own if callable(own) else value)
 
-    return getattr(import_module(f"posterity.experiments.{_LATER[name]}"), name)
+    sys.modules[__name__].__class__ = _Package

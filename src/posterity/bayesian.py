@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from torch.distributions import Distribution
 from typing_extensions import Self
 
 from posterity.core import inputs
@@ -30,7 +32,7 @@ from posterity.initialisation import MODULE, PRIOR, Init, Start
 from posterity.likelihoods import Likelihood, Prediction
 from posterity.posteriors import Posterior, posterior_named
 from posterity.prediction import BATCH_SIZE, DEFAULT_SAMPLES, Predictor, Together, draw, outputs_of, predict
-from posterity.priors import Gaussian, Prior, PriorRule
+from posterity.priors import Prior, PriorRule, prior_rule
 
 
 class BayesianModule(nn.Module):
@@ -59,6 +61,7 @@ class BayesianModule(nn.Module):
         self.posterior = posterior
         self.prior = prior
         self.likelihood = likelihood
+        self.standardisation: Standardisation | None = None  # of its training data: then `predict` takes raw inputs
         self.noise_source = NoiseSource(fresh_seed() if seed is None else seed)
         # Places in the layout of the weights that a pass used more than once, which the estimators learn as passes are
         # made: a network may use its modules as often as it likes in each.
@@ -150,11 +153,28 @@ class BayesianModule(nn.Module):
     ) -> Prediction:
         """The predictive distribution at `x` (n, ...), with all batches under the same weight samples.
 
-        A tuple or a dict of inputs becomes the arguments of the network; all go to its device.
+        A tuple or a dict of inputs becomes the arguments of the network; all go to its device. A network that has a
+        `standardisation` (fit's `standardise`, runs) takes raw inputs and answers in raw units.
         Nothing of the network changes (modes, buffers, noise), and any number of threads may predict at a time.
         With a `seed` the answer is reproducible; without, PyTorch's global generator gives one.
         Memory: the outputs (samples, n, K), a bounded number of weight vectors, and one batch's activations.
         """
+        scale = self.standardisation
+        if scale is None:
+            return self.predictive(x, samples, batch_size=batch_size, seed=seed)
+        raw = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x))  # lists keep all their digits
+        prediction = self.predictive(scale.inputs(raw), samples, batch_size=batch_size, seed=seed)
+        return prediction.rescaled(scale.y_mean, scale.y_sd) if prediction.rescalable else prediction
+
+    def predictive(
+        self,
+        x: ArrayLike | Inputs,
+        samples: int = DEFAULT_SAMPLES,
+        *,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = None,
+    ) -> Prediction:
+        """`predict` in the units of the training: inputs and answers are standardised where the data were."""
         parts = self._host, self.layout, self._predicts_together, self.posterior, self._observed()
         return predict(*parts, x, samples=samples, batch_size=batch_size, seed=seed)
 
@@ -169,11 +189,12 @@ class BayesianModule(nn.Module):
         """A frozen set of `samples` draws that predicts as `predict` does, without drawing anew: for a service.
 
         It does not follow the network: train on, and it stays what it was. `samples` None takes the mean weights, which
-        know no epistemic uncertainty. With a `standardisation` it takes raw inputs and answers in the targets' own
-        units; `labels` are the names of the classes, in their order.
+        know no epistemic uncertainty. With a `standardisation`, by default the network's own, it takes raw inputs and
+        answers in the targets' own units; `labels` are the names of the classes, in their order.
         """
         parts = self._host, self.layout, self.posterior, self._observed()
-        meaning: dict[str, Any] = {"standardisation": standardisation, "labels": labels, "output": self.output}
+        known = self.standardisation if standardisation is None else standardisation
+        meaning: dict[str, Any] = {"standardisation": known, "labels": labels, "output": self.output}
         return Predictor.of(*parts, samples=samples, seed=seed, **meaning)
 
     def _observed(self) -> Likelihood:
@@ -196,7 +217,7 @@ class BayesianModule(nn.Module):
 def bayesian(
     model: nn.Module,
     *,
-    prior: PriorRule | float | str | None = None,
+    prior: PriorRule | Distribution | float | str | None = None,
     posterior: str = "mean_field",
     init: Init = MODULE,
     rho: float | None = None,
@@ -210,7 +231,8 @@ def bayesian(
 ) -> BayesianModule:
     """A Bayesian network from any `nn.Module`, which is copied and left as it is.
 
-    `prior` is a rule such as `Gaussian("kaiming")`, or just a Gaussian's scale. `posterior` is the family:
+    `prior` is a rule such as `Gaussian("kaiming")`, just a Gaussian's scale, or a `torch.distributions` object over
+    the reals, that of each weight. `posterior` is the family:
     "mean_field", "tied" (`share`: "all" or "layer"), "low_rank" (`rank` deviations) or "point"; `options` are its own.
     The means start by `init`: "module" (its present weights), "uniform", "kaiming" or another scale by rule, or weights
     by name (posterity.initialisation). The standard deviations start at a tenth of the prior's, at
@@ -232,8 +254,7 @@ def bayesian(
     layout = Layout.of(model, select)
     with torch.no_grad():
         weights = start.weights(layout, layout.flatten(select_parameters(model, select)).detach())
-        rule = Gaussian() if prior is None else Gaussian(prior) if isinstance(prior, (int, float, str)) else prior
-        bound = rule.bind(layout, weights)
+        bound = prior_rule(prior).bind(layout, weights)
         seed = fresh_seed() if seed is None else seed
         q = family.start(
             start.means(model, layout, weights, bound, seed),

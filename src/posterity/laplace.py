@@ -40,6 +40,7 @@ from posterity.posteriors import Full, MeanField, Posterior
 from posterity.prediction import BATCH_SIZE
 from posterity.priors import FlatGaussian, PriorRule
 from posterity.training.fitting_data import Data, as_dataset, check_fit, default_likelihood
+from posterity.training.standardising import standardised
 
 DIAGONAL, LAST_LAYER = STRUCTURES = ("diagonal", "last_layer")
 HALVINGS = 100  # of the interval in which log a is sought
@@ -71,8 +72,8 @@ def laplace(
     seed = fresh_seed() if seed is None else seed
     fit_prior = prior is None and not isinstance(net, BayesianModule) if fit_prior is None else fit_prior
     point = _as_point(net, prior, seed)
-    data = as_dataset(data, point, likelihood or point.likelihood)
-    given = likelihood or point.likelihood
+    given, scale = likelihood or point.likelihood, point.standardisation
+    data = as_dataset(data, point, given) if scale is None else standardised(data, scale, point, given)
     point.likelihood = copy.deepcopy(given or default_likelihood(data)).to(point.posterior.mean)
     check_fit(point, point.likelihood, data)
     curvature = Curvature(point, point.likelihood, batch_size=batch_size)
@@ -139,7 +140,7 @@ def _around(point: BayesianModule, names: list[str], hessian: Tensor, *, fit_pri
         q = Full.of_precision(weights, hessian + precision.diag())
     # Its module is a copy of the point's, and reads its output already.
     made = BayesianModule(model, layout, q, prior, likelihood=point.likelihood, seed=seed)
-    made.output = point.output
+    made.output, made.standardisation = point.output, point.standardisation
     return made
 
 

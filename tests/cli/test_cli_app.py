@@ -72,7 +72,7 @@ def test_an_interrupted_command(cli, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("posterity.cli.evaluate.evaluate_run", interrupt)
+    monkeypatch.setattr("posterity.experiments.evaluate_run", interrupt)
     done = cli("evaluate", "run")
     assert (done.code, done.out, done.err) == (130, "", "interrupted\n")
 
@@ -81,7 +81,7 @@ def test_a_disk_that_cannot_be_written(cli, monkeypatch):
     def refuse(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("posterity.cli.evaluate.evaluate_run", refuse)
+    monkeypatch.setattr("posterity.experiments.evaluate_run", refuse)
     done = cli("evaluate", "run")
     assert done.code == 1
     assert done.err == "error: [Errno 28] No space left on device\n"

@@ -120,7 +120,7 @@ def test_a_config_replays_a_run(train, cli, tmp_path, checkpoint_bytes, records)
 
 
 def test_resume_takes_the_same_settings_and_no_others(train, cli, tmp_path, monkeypatch):
-    monkeypatch.setattr("posterity.cli.train.write_figures", lambda record: [])  # slow, and not looked at here
+    monkeypatch.setattr("posterity.report.write_figures", lambda record: [])  # slow, and not looked at here
     np.savez(tmp_path / "d.npz", x=np.random.default_rng(0).normal(size=(60, 3)), y=np.arange(60) % 2)
     options = (
         "--dataset", "./d.npz", "--hidden", "8", "--prior-scale", 1, "--optimizer-options", "betas=0.8:0.9,eps=1e-6",

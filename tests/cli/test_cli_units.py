@@ -46,8 +46,7 @@ def predicted(path):
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch):
     """They take longer than the rest, and have tests of their own."""
-    for command in ("train", "evaluate"):
-        monkeypatch.setattr(f"posterity.cli.{command}.write_figures", lambda record: [])
+    monkeypatch.setattr("posterity.report.write_figures", lambda record: [])
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from posterity.posteriors import MeanField, Point
 from posterity.priors import PRIORS as REGISTERED
 from posterity.priors import (
     SCALES,
+    FromDistribution,
     FromPenalty,
     Gaussian,
     Laplace,
@@ -30,6 +31,10 @@ LAYOUT = Layout.of(MODEL)
 WEIGHTS = 0.5 * torch.randn(LAYOUT.num_weights, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 GRID = np.linspace(-6, 8, 1401)
 TWO_HILLS = np.logaddexp(-((GRID - 1.5) ** 2), -2 * (GRID + 1) ** 2)
+HILLS = torch.distributions.MixtureSameFamily(
+    torch.distributions.Categorical(torch.tensor([0.4, 0.6])),
+    torch.distributions.Normal(torch.tensor([-1.0, 1.0]), torch.tensor([0.6, 0.8])),
+)
 PRIORS = {
     **{f"gaussian {rule}": Gaussian(rule) for rule in SCALES},
     "gaussian number": Gaussian(0.3),
@@ -44,6 +49,7 @@ PRIORS = {
     "mixture centred": ScaleMixture(0.5, 1.0, 0.3, mean="pretrained"),
     "tabulated": Tabulated(GRID, -0.5 * GRID**2 - 0.05 * GRID**4, "kaiming"),
     "tabulated, two hills": Tabulated(GRID, TWO_HILLS),
+    "distribution, two hills": FromDistribution(HILLS),
     "penalty l2": FromPenalty("l2"),
     "penalty l1": FromPenalty("l1", 3.0),
     "penalty rows": FromPenalty("group_lasso_rows"),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
+import generated
 import pytest
 import tables
 import torch
@@ -58,8 +61,31 @@ def test_fit_has_the_settings_as_keywords():
         assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
         assert parameters[name].default == field.default, name
     others = set(parameters) - set(Settings.model_fields)
-    assert others == {"net", "train", "val", "likelihood", "out", "resume", "overwrite", "checkpoint_seconds",
-                      "progress", "callbacks"}  # fmt: skip
+    assert others == {"net", "train", "val", "likelihood", "standardise", "out", "resume", "overwrite",
+                      "checkpoint_seconds", "progress", "callbacks"}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", generated.FILES, ids=lambda path: path.name)
+def test_the_modules_made_from_the_schema_are_its(module):
+    assert module.read_text(encoding="utf-8") == generated.FILES[module](), "run: python docs/tables.py"
+
+
+def test_type_checkers_know_the_keywords_of_fit(tmp_path):
+    right = "import functools, torch, posterity as pt\ndef f(net: pt.BayesianModule, x: torch.Tensor) -> None:\n"
+    call = "    pt.fit(net, (x, x), {})\n"
+    given = ["epochs=3", "temperature=pt.per_weight()", "optimizer=torch.optim.NAdam", "lr=1", "clip=None",
+             "optimizer=functools.partial(torch.optim.SGD), optimizer_options={'nesterov': True}"]  # fmt: skip
+    wrong = ["epoch=3", "epochs='3'", "optimizer=3", "optimizer_options=0.9", "seed=None"]
+    file = tmp_path / "user.py"
+    file.write_text(right + "".join(map(call.format, [*given, *wrong])))
+    ways = [generated.SOURCES / name for name in ("api.py", "training/__init__.py", "training/fit.py")]
+    done = subprocess.run(  # with torch itself it would take minutes
+        [sys.executable, "-m", "mypy", "--follow-imports=skip", "--cache-dir", tmp_path, file,
+         generated.SOURCES / "__init__.py", *ways, generated.SOURCES / "training" / "keywords.py"],
+        capture_output=True, text=True, timeout=300, cwd=tmp_path,
+    )  # fmt: skip
+    lines = {int(line.split(":")[1]) for line in done.stdout.splitlines() if line.startswith("user.py")}
+    assert lines == {3 + len(given) + n for n in range(len(wrong))}, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 
 import pytest
 import torch
@@ -66,6 +67,8 @@ KINDS = {
         "settings": {"average": "hwa", "average_every": 1, "covariance": "low_rank", "average_rank": 3},
         "net": {"norm": True},
     },
+    "own class": {"settings": {"optimizer": torch.optim.NAdam, "optimizer_sd": torch.optim.Adamax}, "net": {}},
+    "own factory": {"settings": {"optimizer": partial(torch.optim.SGD, momentum=0.9, nesterov=True)}, "net": {}},
     "low rank, swa": {"settings": {"average": "swa"}, "net": {"posterior": "low_rank", "rank": 3}},
     "crop-flip": {"settings": {"augmentation": "crop-flip"}, "net": {"norm": True}},
     "warm-up": {"settings": {"temperature": pt.warm_up(pt.per_weight(0.5), epochs=2.5, shape="cosine")}, "net": {}},

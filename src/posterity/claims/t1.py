@@ -83,7 +83,7 @@ class NoiseConfidence(Claim):
                 assert each.folder is not None
                 trained = Record.read(each.folder).load()
                 noise = torch.randn(IMAGES, *trained.input_shape, generator=generator(each.seed, "noise"))
-                prediction = trained.net.predict(noise, SAMPLES, seed=each.seed)
+                prediction = trained.net.predictive(noise, SAMPLES, seed=each.seed)
                 confidence = prediction.confidence.detach().double().clamp(0, 1).numpy()
                 counts += np.histogram(confidence, np.linspace(0, 1, BINS + 1))[0]
                 if number == 0:

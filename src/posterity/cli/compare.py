@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from posterity.cli.output import note, print_json, print_table
 from posterity.cli.sweep import Storage
-from posterity.experiments.compare import Comparison, Difference, Line, gather
-from posterity.experiments.tables import plain
-from posterity.report import compare_figure, save
+
+if TYPE_CHECKING:
+    from posterity.experiments.compare import Comparison, Difference, Line
 
 
 def compare_command(
@@ -34,6 +34,10 @@ def compare_command(
 
     Example: posterity compare runs/search --by optimizer --z val_accuracy --success 0.15
     """
+    from posterity.experiments.compare import gather
+    from posterity.experiments.tables import plain
+    from posterity.report import compare_figure, save
+
     comparison = gather(runs, by=by or [], where=where or [], metric=z, success=success, storage=storage)
     lines, differences = comparison.table(), comparison.differences(against)
     save(compare_figure(comparison), out)

@@ -10,8 +10,6 @@ import typer
 
 from posterity.cli.options import JSON, run_command
 from posterity.cli.output import note, print_json, print_table
-from posterity.experiments import Run
-from posterity.experiments.configuration import annotated, changed, configure, read_source, resolve, shown
 
 config_app = typer.Typer(
     help="What a run is: show it, check it, compare it with another. Example: posterity config show --optimizer sgd",
@@ -28,6 +26,8 @@ def show_command(given: dict[str, Any], *, source: Path | None, brief: bool, jso
 
     Example: posterity config show --optimizer sgd --lr 0.05 > my.toml
     """
+    from posterity.experiments.configuration import annotated, changed, configure, resolve
+
     run = configure(given, source)
     found = resolve(run)
     if json:
@@ -45,6 +45,8 @@ def validate_command(given: dict[str, Any], *, source: Path | None, json: bool) 
 
     Example: posterity config validate run.toml
     """
+    from posterity.experiments.configuration import configure, resolve
+
     run = configure(given, source)
     found = resolve(run)
     if json:
@@ -65,6 +67,9 @@ def diff_command(
 
     Example: posterity config diff runs/first runs/second
     """
+    from posterity.experiments import Run
+    from posterity.experiments.configuration import read_source, shown
+
     one = read_source(first)
     other = Run() if second is None else read_source(second)
     found = other.changed_from(one)

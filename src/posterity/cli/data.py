@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from posterity import data
 from posterity.cli.output import note, print_json, print_table
 
 data_app = typer.Typer(
@@ -24,6 +23,8 @@ def list_command(
 
     Example: posterity data list
     """
+    from posterity import data
+
     found = data.describe()
     if json:
         print_json([asdict(info) for info in found])
@@ -31,10 +32,10 @@ def list_command(
     rows = [
         [
             info.name,
-            info.task,
+            info.task or "",
             " x ".join(map(str, info.shape)),
             str(info.num_train or ""),
-            str(info.num_test),
+            str(info.num_test or ""),
             str(info.num_classes or ""),
             info.origin,
             "yes" if info.available else "no",
@@ -53,6 +54,8 @@ def fetch_command(
 
     Example: posterity data fetch mnist
     """
+    from posterity import data
+
     places = {name: str(data.fetch(name)) for name in names}
     if json:
         print_json(places)

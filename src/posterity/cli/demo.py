@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
+from posterity.cli.flags import SAMPLES
 from posterity.cli.output import note, print_json, print_table, show
-from posterity.experiments import NOISE, demo_runs, execute
-from posterity.prediction import DEFAULT_SAMPLES
-from posterity.report import write_evaluation_figures, write_figures
 
 COLUMNS = ("accuracy", "nll", "ece", "confidence")
 
@@ -18,7 +16,7 @@ COLUMNS = ("accuracy", "nll", "ece", "confidence")
 def demo(
     out: Annotated[Path, typer.Option(help="directory for the two runs and the figures")] = Path("runs/demo"),
     epochs: Annotated[int, typer.Option(min=1, help="epochs of each network")] = 60,
-    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = DEFAULT_SAMPLES,
+    samples: Annotated[int, typer.Option(min=1, help="weight samples")] = SAMPLES,
     seed: Annotated[int, typer.Option(min=0, help="seed of all randomness")] = 0,
     json: Annotated[bool, typer.Option("--json", help="results as JSON on stdout")] = False,
 ) -> None:
@@ -26,6 +24,9 @@ def demo(
 
     Example: posterity demo --out runs/demo
     """
+    from posterity.experiments import NOISE, demo_runs, execute
+    from posterity.report import write_evaluation_figures, write_figures
+
     records = {}
     for name, run in demo_runs(epochs, seed).items():
         note(f"{name} network:")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from posterity.cli.flags import DRAWS
 from posterity.cli.options import JSON, run_command
 from posterity.cli.output import note, print_json, print_table
-from posterity.experiments.variance_study import DRAWS, study_variance
-from posterity.objectives import GradientVariance
-from posterity.report import save, variance_bars
+
+if TYPE_CHECKING:
+    from posterity.objectives import GradientVariance
 
 
 def gradient_variance_command(given: dict[str, Any], *, draws: int, run: Path | None, figure: Path, json: bool) -> None:
@@ -22,6 +23,9 @@ def gradient_variance_command(given: dict[str, Any], *, draws: int, run: Path | 
 
     Example: posterity gradient-variance --dataset digits --model lenet5 --draws 50 --figure variance.png
     """
+    from posterity.experiments.variance_study import study_variance
+    from posterity.report import save, variance_bars
+
     study = study_variance(given, draws=draws, trained=run)
     results = study.results
     save(variance_bars({r.name: r.variance for r in results}, study.title), figure)

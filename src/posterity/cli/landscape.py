@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from posterity.cli.flags import CLIP
 from posterity.cli.output import note, print_json
 from posterity.cli.sweep import Storage
-from posterity.experiments import Results
-from posterity.experiments.compare import chosen
-from posterity.experiments.landscape import CLIP, Landscape, landscape, log_axes, other_settings
-from posterity.report import landscape_figure, save
+
+if TYPE_CHECKING:
+    from posterity.experiments.landscape import Landscape
 
 
 def landscape_command(
@@ -40,6 +40,11 @@ def landscape_command(
 
     Example: posterity landscape runs/momentum --x lr --y momentum --z nll --line --curvature 2
     """
+    from posterity.experiments import Results
+    from posterity.experiments.compare import chosen
+    from posterity.experiments.landscape import landscape, log_axes, other_settings
+    from posterity.report import landscape_figure, save
+
     results = chosen(Results.read(study, storage=storage), where or [])
     groups = {str(key): group for key, group in results.group_by(by).items()} if by else {"": results}
     log = log_axes(study, x, y) | {name: said for name, said in ((x, log_x), (y, log_y)) if said is not None}

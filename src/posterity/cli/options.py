@@ -1,17 +1,22 @@
-"""Flags from the schema of a run, so that flags, config file and Python agree."""
+"""Flags from the schema of a run, so that flags, config file and Python agree.
+
+The schema knows every optimiser and prior, and so imports torch: help is made from `flags`, which is made from it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Optional, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Optional, get_args, get_origin
 
 import typer
-from pydantic.fields import FieldInfo
 
+from posterity.cli.flags import FLAGS
 from posterity.core.errors import UsageError
-from posterity.experiments import Run
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 Extra = dict[str, tuple[Any, Any]]  # a command's own options: annotation and default by name
 JSON: Extra = {"json": (Annotated[bool, typer.Option("--json", help="results as JSON on stdout")], False)}
@@ -36,6 +41,8 @@ def run_command(command: Callable[..., None], extra: Extra) -> Callable[..., Non
 
 def parse(name: str, value: Any) -> Any:
     """A flag's text in the field's type."""
+    from posterity.experiments import Run
+
     field = Run.model_fields[name]
     flag = f"--{name.replace('_', '-')}"
     if _holds(field, tuple):
@@ -56,21 +63,10 @@ def parse(name: str, value: Any) -> Any:
 def _flags() -> list[inspect.Parameter]:
     """A flag for each field of a run, by panel."""
     parameters = []
-    for panel, names in Run.by_panel().items():
-        for name in names:
-            field = Run.model_fields[name]
-            default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
-            shown = "" if default in (None, "", {}) or default is False else f"; default {default}"
-            option = typer.Option(
-                f"--{name.replace('_', '-')}",
-                help=f"{field.description}{shown}",
-                show_default=False,
-                rich_help_panel=panel,
-            )
-            annotation = Annotated[Optional[_plain(field)], option]  # type: ignore[valid-type]  # noqa: UP045
-            parameters.append(
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-            )
+    for name, kind, panel, text in FLAGS:
+        option = typer.Option(f"--{name.replace('_', '-')}", help=text, show_default=False, rich_help_panel=panel)
+        annotation = Annotated[Optional[kind], option]  # type: ignore[valid-type]  # noqa: UP045
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
     return parameters
 
 
@@ -85,14 +81,6 @@ def _holds(field: FieldInfo, kind: type) -> bool:
 
 def _of_numbers(field: FieldInfo) -> bool:
     return "int" in str(field.annotation)
-
-
-def _plain(field: FieldInfo) -> type:
-    """What typer reads: text, unless it is just a number or a switch."""
-    types = _types(field)
-    if {str, tuple, dict, Literal} & set(types):
-        return str
-    return next((t for t in (bool, int, float) if t in types), str)
 
 
 def _option(flag: str, text: str) -> tuple[str, Any]:

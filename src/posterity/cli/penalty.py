@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
+from posterity.cli.flags import PENALTIES
 from posterity.cli.output import note, print_json
-from posterity.experiments.penalty import study_penalty
-from posterity.priors import PENALTIES
-from posterity.report import penalty_figure, save
 
 NAMES = ", ".join(PENALTIES)
 
@@ -27,6 +25,9 @@ def penalty_command(
 
     Example: posterity penalty l1 --inputs 400 --family gaussian --out l1.png
     """
+    from posterity.experiments.penalty import study_penalty
+    from posterity.report import penalty_figure, save
+
     study = study_penalty(name, inputs, group_size=group_size, family=family)
     if out is not None:
         save(penalty_figure(study), out)

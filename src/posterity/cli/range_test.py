@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from posterity.cli.flags import RANGE_TEST
 from posterity.cli.options import JSON, run_command
 from posterity.cli.output import note, print_json
-from posterity.experiments.configuration import configure
-from posterity.experiments.range_study import range_verdict, study_range
-from posterity.report import range_figure, save
-from posterity.training import range_test
-
-DEFAULT = {name: p.default for name, p in signature(range_test).parameters.items()}
 
 
 def range_test_command(
@@ -25,6 +19,10 @@ def range_test_command(
 
     Example: posterity range-test --dataset digits --model lenet5 --temperature 0.1 --figure range.png
     """
+    from posterity.experiments.configuration import configure
+    from posterity.experiments.range_study import range_verdict, study_range
+    from posterity.report import range_figure, save
+
     run = configure(given)
     result = study_range(run, group=group, low=low, high=high, steps=steps)
     save(range_figure(result, f"{run.network_name} on {run.dataset}, {run.optimizer}, group: {group}"), figure)
@@ -38,10 +36,10 @@ def range_test_command(
 COMMAND = run_command(
     range_test_command,
     {
-        "group": (Annotated[str, typer.Option(help="all, mean, sd or deterministic")], DEFAULT["group"]),
-        "low": (Annotated[float, typer.Option(help="first rate")], DEFAULT["low"]),
-        "high": (Annotated[float, typer.Option(help="last rate")], DEFAULT["high"]),
-        "steps": (Annotated[int, typer.Option(help="number of steps")], DEFAULT["steps"]),
+        "group": (Annotated[str, typer.Option(help="all, mean, sd or deterministic")], RANGE_TEST["group"]),
+        "low": (Annotated[float, typer.Option(help="first rate")], RANGE_TEST["low"]),
+        "high": (Annotated[float, typer.Option(help="last rate")], RANGE_TEST["high"]),
+        "steps": (Annotated[int, typer.Option(help="number of steps")], RANGE_TEST["steps"]),
         "figure": (Annotated[Path, typer.Option(help="the PNG to write")], Path("range-test.png")),
         **JSON,
     },

@@ -10,7 +10,6 @@ import typer
 
 from posterity.cli.output import note, print_json, print_table
 from posterity.core.errors import UsageError, unknown_name
-from posterity.experiments.sweep_display import in_words
 
 if TYPE_CHECKING:
     from posterity.claims import Claim, Reproduction
@@ -67,6 +66,7 @@ def _reproduce(
     chosen: list[Claim], scale: str, out: Path, workers: int, quiet: bool, *, show: bool
 ) -> list[Reproduction]:
     from posterity.claims import reproduce
+    from posterity.experiments.sweep_display import in_words
 
     found, began = [], time.monotonic()
     for number, each in enumerate(chosen):

@@ -12,11 +12,9 @@ import typer
 from typer.core import TyperGroup
 
 from posterity.cli.output import note, print_json, print_table, show
-from posterity.experiments.results import Results, is_lower_better
-from posterity.experiments.row import BAD
-from posterity.experiments.tables import plain
 
 if TYPE_CHECKING:
+    from posterity.experiments import Results
     from posterity.experiments.study import Study
 
 MOST_LINES = 40  # of a summary
@@ -68,6 +66,7 @@ def run_command(
     Example: posterity sweep study.toml --workers 2 --scale smoke
     """
     from posterity.experiments.sweep import prepare, sweep, sweep_with_pool
+    from posterity.experiments.tables import plain
 
     chosen, place, url = prepare(study, out=out, scale=scale, storage=storage)
     if workers == 1:
@@ -111,6 +110,9 @@ def status_command(folder: Folder, storage: Storage = None, json: Json = False) 
 
     Example: posterity sweep status runs/study
     """
+    from posterity.experiments import Results
+    from posterity.experiments.row import BAD
+
     results = Results.read(folder, storage=storage)
     bad = results.filter(lambda row: row.state in BAD)
     if json:
@@ -135,7 +137,9 @@ def best_command(
 
     Example: posterity sweep best runs/study --metric accuracy
     """
+    from posterity.experiments.results import Results, is_lower_better
     from posterity.experiments.study import Study
+    from posterity.experiments.tables import plain
 
     results, study = Results.read(folder, storage=storage), Study.read(folder)
     name = metric or study.metric or _main_metric(results)
@@ -162,6 +166,8 @@ def export_command(
 
     Example: posterity sweep export runs/study --out table.csv
     """
+    from posterity.experiments import Results
+
     results = Results.read(folder, storage=storage)
     results.write(out, every=every)
     if json:
@@ -206,9 +212,10 @@ def _mean(metric: str, line: Mapping[str, Any]) -> str:
 
 
 def _leave(results: Results) -> None:
+    from posterity.experiments.row import BAD
+    from posterity.experiments.sweep import SOME_FAILED
+
     bad = results.filter(lambda row: row.state in BAD)
     if len(bad):
         note(f"{len(bad)} of {len(results)} failed or diverged, such as {bad[0].key}: {bad[0].error}")
-        from posterity.experiments.sweep import SOME_FAILED
-
         raise typer.Exit(SOME_FAILED)

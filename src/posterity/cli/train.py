@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from posterity.cli.flags import CHECKPOINT_SECONDS
 from posterity.cli.options import JSON, run_command
 from posterity.cli.output import note, print_json, print_metrics
 from posterity.core.errors import NonFiniteError, UsageError
-from posterity.experiments import Record, Run, accompany, execute
-from posterity.experiments.configuration import configure
-from posterity.integrations import TensorBoard
-from posterity.report import write_figures
-from posterity.storage import RunDirectory
-from posterity.training import CHECKPOINT_SECONDS, Interrupted, process_group
+
+if TYPE_CHECKING:
+    from posterity.experiments import Run
 
 
 def train_command(
@@ -35,6 +33,13 @@ def train_command(
 
     Example: posterity train --dataset digits --model lenet5 --temperature 0.1 --out runs/first
     """
+    from posterity.experiments import execute
+    from posterity.experiments.configuration import configure
+    from posterity.integrations import TensorBoard
+    from posterity.report import write_figures
+    from posterity.storage import RunDirectory
+    from posterity.training import process_group
+
     with process_group() as ranks:
         if ranks is not None and not ranks.leads:
             _accompany()
@@ -61,6 +66,9 @@ def train_command(
 
 
 def _accompany() -> None:
+    from posterity.experiments import accompany
+    from posterity.training import Interrupted
+
     try:
         accompany()
     except (Interrupted, NonFiniteError) as error:  # which all have, and the first reports
@@ -69,6 +77,8 @@ def _accompany() -> None:
 
 def _resumed(out: Path, given: dict[str, Any], config: Path | None) -> Run:
     """The run in `out`, perhaps with more epochs."""
+    from posterity.experiments import Record, Run
+
     before = Record.read(out).run
     run = Run.of(**{**before.model_dump(), **given})
     changed = [f"--{name.replace('_', '-')}" for name in run.changed_from(before) if name != "epochs"]

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from posterity.cli.flags import UCI
 from posterity.cli.options import JSON, run_command
 from posterity.cli.output import note, print_json, print_table
-from posterity.experiments.uci_study import PUBLISHED, SHOWN, UciResult, split_runs, study_splits
 
 
 def uci_command(given: dict[str, Any], *, name: str, splits: int | None, out: Path, json: bool) -> None:
@@ -21,6 +21,8 @@ def uci_command(given: dict[str, Any], *, name: str, splits: int | None, out: Pa
 
     Example: posterity uci concrete --splits 20
     """
+    from posterity.experiments.uci_study import PUBLISHED, SHOWN, UciResult, split_runs, study_splits
+
     runs = split_runs(name, splits, given)
     short, began = runs[0].dataset.removeprefix("uci-"), time.monotonic()
     found = []
@@ -44,7 +46,7 @@ def uci_command(given: dict[str, Any], *, name: str, splits: int | None, out: Pa
 COMMAND = run_command(
     uci_command,
     {
-        "name": (Annotated[str, typer.Argument(help=f"the set: {', '.join(PUBLISHED)}")], inspect.Parameter.empty),
+        "name": (Annotated[str, typer.Argument(help=f"the set: {', '.join(UCI)}")], inspect.Parameter.empty),
         "splits": (Annotated[int | None, typer.Option(min=1, help="the first so many splits; all by default")], None),
         "out": (Annotated[Path, typer.Option(help="the folder of the runs")], Path("runs/uci")),
         **JSON,

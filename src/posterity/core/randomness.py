@@ -47,7 +47,7 @@ def fresh_seed() -> int:
 def refuse_tracing() -> None:
     """Refuse to draw noise in a pass that is being made into a program, which would have this one draw for good."""
     # torch.compile is another matter: it runs the network's own code again.
-    if torch.jit.is_tracing() or torch.compiler.is_exporting():
+    if torch.jit.is_tracing() or torch.compiler.is_exporting():  # type: ignore[attr-defined,no-untyped-call]
         raise UsageError(
             "a Bayesian network draws its weights in every pass; traced or exported it would be one draw, frozen: make "
             "a predictor, net.predictor(samples=32), and give that to posterity.export(predictor, example, path)"

@@ -4,14 +4,15 @@ from posterity.data.augmentation import AUGMENTATIONS, Augmentation, check_augme
 from posterity.data.batches import Batches
 from posterity.data.dataset import Batch, Dataset, Task
 from posterity.data.feeds import FedBatches, Feed, MemoryFeed
-from posterity.data.files import read_columns, read_inputs, resolve_dataset
+from posterity.data.files import read_columns, read_dataset, read_inputs, resolve_dataset
 from posterity.data.loading import LoaderData, LoaderFeed
-from posterity.data.registry import DatasetInfo, describe, fetch, is_seeded, load, load_test, names
+from posterity.data.registry import DATASETS, DatasetInfo, describe, fetch, is_here, is_seeded, load, load_test, names
 from posterity.data.splits import Splits
 from posterity.data.standardisation import Standardisation
 
 __all__ = [
     "AUGMENTATIONS",
+    "DATASETS",
     "Augmentation",
     "Batch",
     "Batches",
@@ -28,11 +29,13 @@ __all__ = [
     "check_augmentation",
     "describe",
     "fetch",
+    "is_here",
     "is_seeded",
     "load",
     "load_test",
     "names",
     "read_columns",
+    "read_dataset",
     "read_inputs",
     "resolve_dataset",
 ]

@@ -25,6 +25,7 @@ from posterity.data.validation import (
     check_weights,
     count_classes,
     numeric,
+    refuse_classes_as_numbers,
 )
 
 Task = Literal["classification", "binary", "regression"]
@@ -165,6 +166,8 @@ class Dataset:
             classes = count_classes(labels, name) if num_classes is None else num_classes
             return cls(given, labels, "classification", classes, name, beside)
         targets = as_floats(raw, f"{name}: targets")
+        if task is None:
+            refuse_classes_as_numbers(targets, name)
         if task == "binary":
             return cls(given, targets.float(), "binary", 0, name, beside)
         columns = targets.unsqueeze(1) if targets.ndim == 1 else targets

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
+from posterity.core.errors import UsageError
 from posterity.data.cache import cache_file
 from posterity.data.dataset import Dataset, Task
 from posterity.data.sources import Source, is_available, obtain
 from posterity.data.splits import Splits
 
-Origin = Literal["embedded", "fetched", "local"]
+Origin = Literal["embedded", "fetched", "local", "registered"]
 Option = Literal["seed", "split"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A data set: what it is, and how it is loaded.
+    """A data set: what it is, as far as that is known before it is loaded, and how it is loaded.
 
     `load` takes the options in `options` as keywords, and is None where there is only a test set; then, or
     where the test data can be read without the others, `load_test` reads them. `fetch` brings the data onto
     this machine, if they are not part of the library.
     """
 
-    task: Task
-    shape: tuple[int, ...]
-    num_test: int
+    task: Task | None = None
+    shape: tuple[int, ...] = ()
+    num_test: int = 0
     num_train: int = 0
     num_classes: int = 0
     load: Callable[..., Splits] | None = None
@@ -61,3 +63,29 @@ def fetched_images(
         available=lambda: is_available(source),
         fetch=fetch,
     )
+
+
+def entry_of(name: str, source: Any) -> Entry:
+    """The entry of a data set from outside: an entry, or a function of `seed` and `split`, as far as it takes them.
+
+    It returns Splits, or training and test data, each a Dataset or a pair (x, y).
+    """
+    if isinstance(source, Entry):
+        return source
+    if not callable(source):
+        raise UsageError(f"the data set '{name}' must be a function that returns its data, not {source!r}")
+
+    def load(**options: Any) -> Splits:
+        found = source(**options)
+        if isinstance(found, Splits):
+            return found
+        try:
+            train, test = (part if isinstance(part, Dataset) else Dataset.from_arrays(*part) for part in found)
+        except TypeError as error:
+            raise UsageError(
+                f"the data set '{name}' must return training and test data, each a Dataset or a pair (x, y): {error}"
+            ) from error
+        return Splits(train, test)
+
+    taken = tuple(option for option in get_args(Option) if option in signature(source).parameters)
+    return Entry(load=load, options=taken, origin="registered")

@@ -47,18 +47,27 @@ def resolve_dataset(name: str) -> str:
 def read_splits(path: Path, *, seed: int = 0, target: str | None = None, task: Task | None = None) -> Splits:
     """Training and test data of a file: its own test arrays, or a random fifth by `seed`."""
     if _suffix(path) == ".csv":
+        return _split(read_dataset(path, target=target, task=task), seed)
+    arrays = read_npz(path)
+    if target is not None or not {"x_test", "y_test"} & arrays.keys():
+        return _split(read_dataset(path, target=target, task=task), seed)
+    _require(arrays, ("x", "y"), path)
+    _require(arrays, ("x_test", "y_test"), path)
+    return _own_splits(arrays, task, path.stem)
+
+
+def read_dataset(path: Path, *, target: str | None = None, task: Task | None = None) -> Dataset:
+    """All rows of a file as one data set."""
+    if _suffix(path) == ".csv":
         x, y = _split_table(path, target)
         task = task or _csv_task(y, str(path))
         labels = y.astype(np.int64) if task == "classification" and (y == np.round(y)).all() else y
-        return _split(Dataset.from_arrays(x, labels, task, name=path.stem), seed)
+        return Dataset.from_arrays(x, labels, task, name=path.stem)
     if target is not None:
         raise UsageError(f"target '{target}' names a column, but {path} is no .csv; its targets are array y.")
     arrays = read_npz(path)
     _require(arrays, ("x", "y"), path)
-    if "x_test" not in arrays and "y_test" not in arrays:
-        return _split(Dataset.from_arrays(arrays["x"], arrays["y"], task, name=path.stem), seed)
-    _require(arrays, ("x_test", "y_test"), path)
-    return _own_splits(arrays, task, path.stem)
+    return Dataset.from_arrays(arrays["x"], arrays["y"], task, name=path.stem)
 
 
 def read_columns(path: Path, *, target: str | None = None) -> list[str]:

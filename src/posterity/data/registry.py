@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from posterity.core.errors import UsageError, unknown_name
+from posterity.core.errors import UsageError
+from posterity.core.registry import PluginError, Registry
 from posterity.data import cifar, idx, synthetic, tabular, uci
 from posterity.data.dataset import Dataset, Task
-from posterity.data.entry import Entry, Origin
+from posterity.data.entry import Entry, Origin, entry_of
 from posterity.data.files import is_file_name, read_splits
 from posterity.data.splits import Splits
 
-_ENTRIES: dict[str, Entry] = {
+_OWN: dict[str, Entry] = {
     name: entry for family in (cifar, idx, synthetic, tabular, uci) for name, entry in family.DATASETS.items()
 }
+DATASETS = Registry[Entry]("data set", "datasets", _OWN, entry_of)
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What a data set is; `num_train` is 0 where there is only a test set."""
+    """What a data set is, as far as that is known; `num_train` is 0 where there is only a test set."""
 
     name: str
-    task: Task
+    task: Task | None
     shape: tuple[int, ...]
     num_train: int
     num_test: int
@@ -33,15 +36,26 @@ class DatasetInfo:
 
 def names() -> list[str]:
     """Names of all data sets."""
-    return sorted(_ENTRIES)
+    return DATASETS.available()
 
 
 def describe() -> list[DatasetInfo]:
-    """What there is, in the order of `names`; opens no data."""
-    return [
-        DatasetInfo(name, e.task, e.shape, e.num_train, e.num_test, e.num_classes, e.origin, e.available())
-        for name, e in sorted(_ENTRIES.items())
-    ]
+    """What there is, in the order of `names`; opens no data. What a broken package offers is left out, and said."""
+    found = []
+    for name in names():
+        try:
+            entry = DATASETS[name]
+        except PluginError as error:
+            warnings.warn(str(error), stacklevel=2)
+            continue
+        sizes = entry.num_train, entry.num_test, entry.num_classes
+        found.append(DatasetInfo(name, entry.task, entry.shape, *sizes, entry.origin, entry.available()))
+    return found
+
+
+def is_here(name: str) -> bool:
+    """Whether it can be loaded without fetching anything; a file's name, or an unknown one, counts as here."""
+    return name not in DATASETS or DATASETS[name].available()
 
 
 def load(name: str, *, split: int = 0, seed: int = 0, target: str | None = None, task: Task | None = None) -> Splits:
@@ -51,7 +65,7 @@ def load(name: str, *, split: int = 0, seed: int = 0, target: str | None = None,
     file's rows that become test data; `target` names a `.csv` file's target column; `task` overrides
     what a file's targets suggest.
     """
-    if name not in _ENTRIES and is_file_name(name):
+    if name not in DATASETS and is_file_name(name):
         _refuse(name, split=split)
         return read_splits(Path(name), seed=seed, target=target, task=task)
     entry = _entry(name)
@@ -64,7 +78,7 @@ def load(name: str, *, split: int = 0, seed: int = 0, target: str | None = None,
 
 def is_seeded(name: str) -> bool:
     """Whether the seed decides what `load` gives: synthetic data, and the test rows of a file."""
-    return name not in _ENTRIES or "seed" in _ENTRIES[name].options
+    return name not in DATASETS or "seed" in DATASETS[name].options
 
 
 def load_test(
@@ -87,9 +101,7 @@ def fetch(name: str, *, progress: bool = True) -> Path:
 
 
 def _entry(name: str) -> Entry:
-    if name not in _ENTRIES:
-        raise unknown_name("data set", name, _ENTRIES)
-    return _ENTRIES[name]
+    return DATASETS.named(name)
 
 
 def _refuse(name: str, **given: object) -> None:

@@ -134,6 +134,22 @@ def check_targets(y: Tensor, task: str, num_classes: int, what: str) -> None:
         check_finite(y, f"{what}: targets")
 
 
+def refuse_classes_as_numbers(y: Tensor, what: str) -> None:
+    """Refuse floating targets that are but 0 and 1, which look like classes, where nobody said what they are."""
+    if not (((y == 0) | (y == 1)).all() and (y == 0).any() and (y == 1).any()):
+        return
+    columns = 1 if y.ndim == 1 else y.shape[1]
+    if columns == 1:
+        advice = "give integers or task='binary' for classes"
+    elif (y.sum(1) == 1).all():
+        advice = f"for {columns} classes, one-hot, give y.argmax(1)"
+    else:
+        advice = "for several labels a row give a likelihood of labels"
+    raise DataError(
+        f"{what}: the targets are floating point, and but 0 and 1: {advice}, task='regression' if they are quantities."
+    )
+
+
 def check_finite(values: Tensor, what: str) -> None:
     """No NaN and no infinity; otherwise says in how many rows, and in which first."""
     bad, first, seen = 0, -1, 0

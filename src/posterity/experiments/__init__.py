@@ -8,7 +8,7 @@ from posterity.experiments.record import Record
 from posterity.experiments.results import Results
 from posterity.experiments.row import Row
 from posterity.experiments.run import Run
-from posterity.experiments.trained import Trained, load_run
+from posterity.experiments.trained import Trained, load_run, module_named
 
 __all__ = [
     "NOISE",
@@ -24,5 +24,6 @@ __all__ = [
     "evaluate_run",
     "execute",
     "load_run",
+    "module_named",
     "write_predictions",
 ]

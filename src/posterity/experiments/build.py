@@ -22,6 +22,7 @@ from posterity.models import build_model, check_model_options, default_model
 from posterity.posteriors import POSTERIORS
 from posterity.priors import PriorRule, build_prior, check_prior_options
 from posterity.training.fitting_data import default_likelihood
+from posterity.training.stored import PYTHON
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,18 @@ class RunData:
 
 def build_data(run: Run) -> RunData:
     """The run's data; the statistics come from what is trained on, without the held-out part."""
+    source = _source(run)
     drawn = data.is_seeded(run.dataset) or run.train_rows is not None or run.val_fraction > 0
-    key = ("run", *_source(run).values(), run.train_rows, run.val_fraction, run.seed if drawn else None)
+    key = ("run", *source.values(), run.train_rows, run.val_fraction, run.seed if drawn else None)
     return kept(key, lambda: _build_data(run))
 
 
 def _source(run: Run) -> dict[str, Any]:
+    if run.dataset == PYTHON:
+        raise UsageError(
+            "the data of this run are a program's own: give them, evaluate_run(folder, test=...) or --data FILE; "
+            "to go on with it, fit(..., out=folder, resume=True)"
+        )
     return {name: getattr(run, name) for name in ("dataset", "split", "target", "task")}
 
 

@@ -112,5 +112,4 @@ def resolve(run: Run) -> Resolved | None:
 
 def _is_here(dataset: str) -> bool:
     """Whether the data are on this machine: nothing is fetched only to show a configuration."""
-    known = {info.name: info.available for info in data.describe()}
-    return known.get(dataset, True)
+    return data.is_here(dataset)

@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import nn
 
 from posterity.core.errors import UsageError
+from posterity.data import Dataset
 from posterity.experiments.build import build_data, build_network
 from posterity.experiments.evaluate import Evaluation, evaluate
 from posterity.experiments.predictions import write_stored
 from posterity.experiments.record import Record
 from posterity.experiments.run import Run
-from posterity.experiments.trained import load_run, loading_notes
+from posterity.experiments.trained import column_names, load_run
 from posterity.prediction import DEFAULT_SAMPLES
 from posterity.storage import RunDirectory, merge_json
 from posterity.training import CHECKPOINT_SECONDS, Callback, Training, carry_out, current_ranks, plan
+from posterity.training.stored import PYTHON, loading_notes, summary_of
 
 
 def execute(
@@ -55,6 +57,7 @@ def execute(
     with place as directory:
         if not directory.resume:
             run.write(directory.config)
+        net.standardisation = parts.standardisation
         result = carry_out(
             net,
             planned,
@@ -62,19 +65,9 @@ def execute(
             callbacks=[*callbacks, *([_Prolong(run, directory)] if prolongs else [])],
             progress=progress,
             checkpoint_seconds=checkpoint_seconds,
-            extra=loading_notes(run, parts, net),
+            extra=loading_notes(net, planned, column_names(run)),
         )
-        summary = {
-            "key": run.key,
-            "stopped": result.stopped,
-            "best_epoch": result.best_epoch,
-            "num_weights": net.num_weights,
-            "num_data": len(parts.train),
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "last": result.history[-1],
-            "ending": dict(result.ending),
-        }
+        summary = {"key": run.key, **summary_of(result, planned)}
         directory.confirm()
         found = evaluate(load_run(folder), samples=samples, seed=run.seed, ood=ood)
         directory.confirm()
@@ -98,13 +91,23 @@ def _agreed(run: Run | None) -> Run | None:
 
 
 def evaluate_run(
-    folder: str | Path, *, samples: int = DEFAULT_SAMPLES, seed: int = 0, ood: Sequence[str] = ()
+    folder: str | Path,
+    *,
+    samples: int = DEFAULT_SAMPLES,
+    seed: int = 0,
+    ood: Sequence[str] = (),
+    model: nn.Module | None = None,
+    test: Dataset | None = None,
 ) -> Record:
-    """Evaluate the run in `folder`, as it stands, and store numbers and predictions there; not while it is training."""
-    trained = load_run(folder)
+    """Evaluate the run in `folder`, as it stands, and store numbers and predictions there; not while it is training.
+
+    A run from Python needs its `model` (load_run) and the raw data to evaluate on, `test`.
+    """
+    trained = load_run(folder, model)
     with RunDirectory(folder, resume=True) as directory:
-        found = evaluate(trained, samples=samples, seed=seed, ood=ood)
-        unfinished = {} if trained.finished else {"stopped": ""}  # whatever it was when its last checkpoint was whole
+        found = evaluate(trained, samples=samples, seed=seed, ood=ood, test=test)
+        key = {"key": trained.run.key} if trained.run.model == PYTHON else {}
+        unfinished = key if trained.finished else {"stopped": ""}  # whatever it was when its last checkpoint was whole
         directory.confirm()
         _store(directory, unfinished, found, samples=samples, seed=seed)
     return Record.read(folder)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from posterity.core.errors import PosterityError, UsageError, unknown_name
 from posterity.experiments.axes import Axis
-from posterity.experiments.run import NOTHING
+from posterity.training.stored import NOTHING
 
 
 def at_scale(values: dict[str, Any], scale: str | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import AfterValidator, ValidationError
 
-from posterity.core.errors import CorruptFileError, UsageError
+from posterity.core.errors import CorruptFileError, UsageError, unknown_name
 from posterity.data import resolve_dataset
 from posterity.initialisation import DEFAULT_RELATIVE_SD, INIT, INITS, MODULE
 from posterity.initialisation import PRIOR as OF_PRIOR
@@ -38,6 +38,7 @@ from posterity.training.settings import (
     one_of,
     setting,
 )
+from posterity.training.stored import NOTHING, PYTHON
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -45,8 +46,21 @@ else:
     import tomli as tomllib
 
 SCHEMA = 3  # grows when a default changes (tests/experiments/defaults.json holds them together)
-NOTHING = "(none)"  # stands for None in a file: TOML has nothing for it
-STARTED = [name for name, family in POSTERIORS.items() if family.trainable]
+STARTED = [name for name in POSTERIORS.own if POSTERIORS[name].trainable]
+
+
+def _model(name: str | None) -> str | None:
+    """A network that is known, or a program's own."""
+    if name is not None and name != PYTHON and name not in MODELS:
+        raise MODELS.unknown(name)
+    return name
+
+
+def _started(name: str) -> str:
+    """A posterior that a training can start from."""
+    if name not in POSTERIORS or not POSTERIORS[name].trainable:
+        raise unknown_name("posterior", name, {*POSTERIORS.available()} - {*POSTERIORS.own} | {*STARTED})
+    return name
 
 
 class Run(Settings):
@@ -66,8 +80,8 @@ class Run(Settings):
     )
     val_fraction: float = setting(0.0, STOPPING, "share of the training data held out", ge=0, lt=1)
 
-    model: Annotated[str | None, one_of("model", MODELS)] = setting(
-        None, NETWORK, f"the network: {', '.join(MODELS)}; by default {IMAGES} for images, {TABLES} for tables"
+    model: Annotated[str | None, AfterValidator(_model)] = setting(
+        None, NETWORK, f"the network: {', '.join(MODELS.own)}; by default {IMAGES} for images, {TABLES} for tables"
     )
     hidden: tuple[int, ...] | None = setting(
         None, NETWORK, "widths of an mlp's hidden layers, such as 400,400; a mean-field network has one"
@@ -80,7 +94,7 @@ class Run(Settings):
         "learnt", NETWORK, "regression noise: sd, learnt or input"
     )
 
-    prior: Annotated[str, one_of("prior", SHAPES)] = setting("gaussian", PRIOR, f"its shape: {', '.join(SHAPES)}")
+    prior: Annotated[str, one_of("prior", SHAPES)] = setting("gaussian", PRIOR, f"its shape: {', '.join(SHAPES.own)}")
     prior_scale: Annotated[float | str, number_or("prior scale", SCALES)] = setting(
         DEFAULT_SCALE, PRIOR, f"its sd: a number, {', '.join(SCALES)}; that of a mixture's wide part"
     )
@@ -91,7 +105,7 @@ class Run(Settings):
         {}, PRIOR, "its own options, such as df=5 (student_t), pi=0.25 (mixture), slope=0.1"
     )
 
-    posterior: Annotated[str, one_of("posterior", STARTED)] = setting(
+    posterior: Annotated[str, AfterValidator(_started)] = setting(
         "mean_field", POSTERIOR, f"the posterior's family: {', '.join(STARTED)} (point: a frequentist network)"
     )
     posterior_options: Options = setting(

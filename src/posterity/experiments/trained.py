@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
@@ -16,11 +20,12 @@ from torch import Tensor, nn
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, DataError, UsageError
 from posterity.data import Standardisation, Task, read_columns
-from posterity.experiments.build import RunData, build_module
+from posterity.experiments.build import build_module
 from posterity.experiments.run import Run
 from posterity.likelihoods import Prediction
 from posterity.prediction import DEFAULT_SAMPLES
 from posterity.storage import RunDirectory, rebuild
+from posterity.training.stored import PYTHON
 
 
 @dataclass(frozen=True)
@@ -29,13 +34,23 @@ class Trained:
 
     run: Run
     net: BayesianModule
-    standardisation: Standardisation
     input_shape: tuple[int, ...]
     task: Task
     num_classes: int
     finished: bool
     columns: tuple[str, ...] = ()
     averaged: BayesianModule | None = None
+
+    @property
+    def network(self) -> BayesianModule:
+        """The network, which takes raw inputs and answers in the targets' own units."""
+        return self.net
+
+    @property
+    def standardisation(self) -> Standardisation:
+        """What standardises its inputs, and its targets."""
+        assert self.net.standardisation is not None
+        return self.net.standardisation
 
     def average(self) -> Trained:
         """The same run with the average of its iterates for its network."""
@@ -60,30 +75,20 @@ class Trained:
             raise DataError(
                 f"the inputs have shape {tuple(x.shape[1:])}; the network was trained on {self.input_shape}"
             )
-        prediction = self.net.predict(self.standardisation.inputs(x), samples, seed=seed)
-        if self.task != "regression":
-            return prediction
-        return prediction.rescaled(self.standardisation.y_mean, self.standardisation.y_sd)
+        return self.net.predict(x, samples, seed=seed)
 
 
-def loading_notes(run: Run, parts: RunData, net: BayesianModule) -> dict[str, Any]:
-    """What `load_run` needs beside the weights: plain values and tensors for a checkpoint."""
-    assert net.likelihood is not None
+def column_names(run: Run) -> list[str]:
+    """Names of a .csv file's input columns, so that predictions find them by name."""
     path = Path(run.dataset)
-    # Names of a .csv file's input columns, so that predictions find them by name.
-    columns = read_columns(path, target=run.target) if path.suffix.lower() == ".csv" else []
-    return {
-        "standardisation": parts.standardisation.state(),
-        "input_shape": list(parts.train.input_shape),
-        "num_outputs": net.likelihood.num_outputs(parts.train.num_outputs),
-        "task": parts.train.task,
-        "num_classes": parts.train.num_classes,
-        "columns": columns,
-    }
+    return read_columns(path, target=run.target) if path.suffix.lower() == ".csv" else []
 
 
-def load_run(path: str | Path) -> Trained:
-    """The network of the run in `path`, from its newest whole checkpoint."""
+def load_run(path: str | Path, model: nn.Module | None = None) -> Trained:
+    """The network of the run in `path`, from its newest whole checkpoint.
+
+    A run that `fit` made, with a module that has no name here, takes one of the same architecture as `model`.
+    """
     directory = RunDirectory(path)
     run = Run.read(directory.config)
     state = directory.checkpoints.read_latest()
@@ -92,18 +97,25 @@ def load_run(path: str | Path) -> Trained:
     try:
         extra = state["extra"]
         shape = tuple(extra["input_shape"])
-        model = build_module(run, shape, extra["num_outputs"])
+        if model is None and run.model == PYTHON:
+            raise UsageError(
+                f"the network in {path} is a program's own ({extra['module']}), which no file holds: give a module of "
+                "that architecture, load_run(folder, model=...), or on the command line --module package.module:name"
+            )
+        model = build_module(run, shape, extra["num_outputs"]) if model is None else model
         averaged = state["averaged"] and _network(**state["averaged"], model=model)
+        nets = [net for net in (_network(state["description"], state["net"], model), averaged) if net is not None]
+        for net in nets:
+            net.standardisation = Standardisation.from_state(extra["standardisation"])
         return Trained(
             run,
-            _network(state["description"], state["net"], model),
-            Standardisation.from_state(extra["standardisation"]),
+            nets[0],
             shape,
             extra["task"],
             extra["num_classes"],
             bool(state["stopped"]),
             tuple(extra["columns"]),
-            averaged,
+            averaged or None,
         )
     except (KeyError, RuntimeError) as error:
         raise CorruptFileError(f"the checkpoint in {path} does not describe a network: {error}") from error
@@ -114,3 +126,21 @@ def _network(network: dict[str, Any], net: Mapping[str, Tensor], model: nn.Modul
     built = rebuild(network, model)
     built.load_state_dict(net)
     return built.eval()
+
+
+def module_named(name: str) -> nn.Module:
+    """The module that `package.module:name` leads to: one, or what a class or a function without arguments gives."""
+    place, colon, attribute = name.partition(":")
+    if not (place and colon and attribute):
+        raise UsageError(f"a module is named as package.module:name, not '{name}'")
+    sys.path.insert(0, os.getcwd())  # as with python -m
+    try:
+        found: Any = functools.reduce(getattr, attribute.split("."), importlib.import_module(place))
+        made = found if isinstance(found, nn.Module) else found()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise UsageError(f"'{name}' does not lead to a module: {error}") from error
+    finally:
+        sys.path.remove(os.getcwd())
+    if not isinstance(made, nn.Module):
+        raise UsageError(f"'{name}' gives a {type(made).__name__}, not an nn.Module")
+    return made

@@ -102,9 +102,7 @@ def export(
         raise UsageError(f"export takes a predictor (net.predictor()) or a network, not a {type(source).__name__}")
     rows = as_tensors(example)
     if not isinstance(rows, Tensor):
-        raise UsageError(
-            "a network of several inputs cannot be exported yet: wrap it in a module that takes one tensor"
-        )
+        raise UsageError("a network of several inputs cannot be exported: wrap it in a module that takes one tensor")
     rows = rows.to(predictor.device)
     predictor(rows)  # refuses what cannot be predicted, before a long export
     notes = description(predictor, rows)

@@ -54,6 +54,7 @@ class GaussianNoise(Likelihood):
 
     kind = "gaussian"
     task = "regression"
+    of_reals = True
     unit: Tensor
 
     def __init__(self, noise: float | str = "learnt", *, num_targets: int = 1) -> None:

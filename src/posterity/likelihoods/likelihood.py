@@ -25,7 +25,7 @@ class Likelihood(nn.Module, ABC):
 
     kind: ClassVar[str]
     task: ClassVar[Task | None] = None  # what `fit` makes of targets in arrays; None: what they look like
-    standardisable: ClassVar[bool] = True  # whether real targets may be given in other units
+    of_reals: ClassVar[bool] = False  # whether targets may be standardised: numbers with a noise of any size
     predicts_by_log_prob: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:

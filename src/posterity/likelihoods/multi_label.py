@@ -29,7 +29,6 @@ class MultiLabel(Likelihood):
 
     kind = "multi_label"
     task = "regression"
-    standardisable = False
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """(S, n) for logits (S, n, K) and answers (n, K)."""

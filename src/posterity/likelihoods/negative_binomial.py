@@ -30,7 +30,6 @@ class NegativeBinomial(Likelihood):
 
     kind = "negative_binomial"
     task = "regression"
-    standardisable = False
 
     def __init__(self, dispersion: float | str = "learnt", *, num_targets: int = 1) -> None:
         super().__init__()

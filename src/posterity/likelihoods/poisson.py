@@ -19,7 +19,6 @@ class Poisson(Likelihood):
 
     kind = "poisson"
     task = "regression"
-    standardisable = False
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """(S, n) for log rates (S, n, k) and counts (n, k)."""

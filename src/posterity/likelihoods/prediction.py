@@ -33,6 +33,7 @@ class Prediction(ABC):
 
     kind: ClassVar[str]
     table: ClassVar[str]  # of metrics (posterity.metrics.scores)
+    rescalable: ClassVar[bool] = False  # whether it has `rescaled`
     by_sample: ClassVar[tuple[str, ...]] = ("samples",)  # fields (S, n, ...); the others are (n, ...)
 
     mean: Tensor

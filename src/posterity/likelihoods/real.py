@@ -29,6 +29,7 @@ class RealPrediction(Prediction):
 
     kind = "real targets"
     table = "regression"
+    rescalable = True
     by_sample = ("samples", "noise_sd")
 
     aleatoric_sd: Tensor

@@ -40,6 +40,7 @@ class StudentTNoise(Likelihood):
 
     kind = "student_t_noise"
     task = "regression"
+    of_reals = True
 
     def __init__(self, df: float = 4.0, *, scale: float | str = "learnt", num_targets: int = 1) -> None:
         super().__init__()

@@ -7,8 +7,9 @@ from typing import Any
 
 from torch import nn
 
-from posterity.core.errors import unknown_name
+from posterity.core.errors import UsageError
 from posterity.core.options import Option, check_options, options_of
+from posterity.core.registry import Registry
 from posterity.models.cnn import cnn
 from posterity.models.densenet import densenet121
 from posterity.models.lenet import lenet5
@@ -18,18 +19,33 @@ from posterity.models.perceptron import perceptron
 from posterity.models.resnet import resnet20, resnet34
 from posterity.models.vgg import vgg11, vgg19
 
-MODELS: dict[str, Callable[..., nn.Module]] = {
-    "mlp": mlp,
-    "lenet5": lenet5,
-    "perceptron": perceptron,
-    "cnn": cnn,
-    "mean-field": mean_field,
-    "vgg11": vgg11,
-    "vgg19": vgg19,
-    "resnet20": resnet20,
-    "resnet34": resnet34,
-    "densenet121": densenet121,
-}
+Builder = Callable[..., nn.Module]  # of the shapes of inputs and outputs, and options
+
+
+def _taken(name: str, builder: Any) -> Builder:
+    if not callable(builder):
+        raise UsageError(f"the model '{name}' must be a function of input_shape and num_outputs, not {builder!r}")
+    made: Builder = builder
+    return made
+
+
+MODELS = Registry[Builder](
+    "model",
+    "models",
+    {
+        "mlp": mlp,
+        "lenet5": lenet5,
+        "perceptron": perceptron,
+        "cnn": cnn,
+        "mean-field": mean_field,
+        "vgg11": vgg11,
+        "vgg19": vgg19,
+        "resnet20": resnet20,
+        "resnet34": resnet34,
+        "densenet121": densenet121,
+    },
+    _taken,
+)
 IMAGES, TABLES = "lenet5", "mlp"  # what is taken where none is named
 TABLE_HIDDEN = (50,)  # of that mlp
 
@@ -51,15 +67,14 @@ def check_model_options(name: str, options: Mapping[str, Any]) -> None:
 
 def build_model(name: str, input_shape: Sequence[int], num_outputs: int, **options: Any) -> nn.Module:
     """A network by its name."""
-    if options or name not in MODELS:
+    builder = MODELS.named(name)
+    if options:
         check_model_options(name, options)
-    return MODELS[name](input_shape, num_outputs, **options)
+    return builder(input_shape, num_outputs, **options)
 
 
 def _known(name: str) -> dict[str, Option]:
-    if name not in MODELS:
-        raise unknown_name("model", name, MODELS)
-    return options_of(MODELS[name], beside=("input_shape", "num_outputs"))
+    return options_of(MODELS.named(name), beside=("input_shape", "num_outputs"))
 
 
 __all__ = [

@@ -10,6 +10,7 @@ from posterity.optim.build import (
     check_optimizer_options,
     construct,
     optimizer_options,
+    spelled_out,
 )
 from posterity.optim.ivon import IVON
 from posterity.optim.rates import effective_rates
@@ -52,5 +53,6 @@ __all__ = [
     "fit_stable_rate",
     "optimizer_options",
     "robust_rates",
+    "spelled_out",
     "stable_rate",
 ]

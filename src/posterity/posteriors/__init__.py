@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from posterity.core.errors import unknown_name
+from posterity.core.errors import UsageError
+from posterity.core.registry import Registry
 from posterity.core.scale import rho_of
 from posterity.posteriors.full import Full
 from posterity.posteriors.independent import IndependentGaussian
@@ -14,16 +15,22 @@ from posterity.posteriors.posterior import Posterior
 from posterity.posteriors.samples import Samples
 from posterity.posteriors.tied import Tied
 
-POSTERIORS: dict[str, type[Posterior]] = {
-    posterior.kind: posterior for posterior in (MeanField, Tied, Point, LowRank, Full, Samples, Mixture)
-}
+
+def _taken(name: str, family: Any) -> type[Posterior]:
+    if not (isinstance(family, type) and issubclass(family, Posterior) and family.kind == name):
+        raise UsageError(
+            f"the posterior '{name}' must be a subclass of Posterior with that name for kind, not {family!r}"
+        )
+    return family
+
+
+OURS = (MeanField, Tied, Point, LowRank, Full, Samples, Mixture)
+POSTERIORS = Registry[type[Posterior]]("posterior", "posteriors", {one.kind: one for one in OURS}, _taken)
 
 
 def posterior_named(kind: str) -> type[Posterior]:
     """The family of that name."""
-    if kind not in POSTERIORS:
-        raise unknown_name("posterior", kind, POSTERIORS)
-    return POSTERIORS[kind]
+    return POSTERIORS.named(kind)
 
 
 def posterior_options(kind: str) -> dict[str, Any]:

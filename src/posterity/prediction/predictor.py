@@ -55,7 +55,10 @@ class Predictor:
         labels: Sequence[object] | None = None,
         output: Output | None = None,
     ) -> None:
-        """For `weights` (S, N). The module of `host` has its output read by `output` already. `host` and `likelihood` are taken over: nobody else has them."""
+        """For `weights` (S, N); the module of `host` has its output read by `output` already.
+
+        `host` and `likelihood` are taken over: nobody else has them.
+        """
         self.host, self.layout, self.likelihood = host, layout, likelihood
         # Each weight's S values beside each other: a convolution over all samples then needs no copy of them.
         shaped = layout.views(weights.detach())

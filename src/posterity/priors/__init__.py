@@ -1,5 +1,6 @@
 """Priors over the flat weight vector, penalties, and the equivalence between the two."""
 
+from posterity.priors.distributions import FlatDistribution, FromDistribution, prior_rule
 from posterity.priors.gaussian import FlatGaussian, Gaussian
 from posterity.priors.laplace import FlatLaplace, Laplace
 from posterity.priors.parts import FlatParts, Parts
@@ -12,15 +13,18 @@ from posterity.priors.shapes import KINDS, SHAPES, build_prior, check_prior_opti
 from posterity.priors.student import FlatStudentT, StudentT
 from posterity.priors.tabulated import FlatTabulated, Tabulated
 
-PRIORS: dict[str, type[Prior]] = {**KINDS, FlatParts.kind: FlatParts}
+PRIORS = KINDS  # and what is made of them
+PRIORS[FlatParts.kind] = FlatParts
 
 __all__ = [
     "DEFAULT_SCALE",
+    "KINDS",
     "PENALTIES",
     "PRIORS",
     "SCALES",
     "SHAPES",
     "VARIANCES",
+    "FlatDistribution",
     "FlatGaussian",
     "FlatLaplace",
     "FlatMixture",
@@ -28,6 +32,7 @@ __all__ = [
     "FlatPenalty",
     "FlatStudentT",
     "FlatTabulated",
+    "FromDistribution",
     "FromPenalty",
     "Gaussian",
     "Laplace",
@@ -42,4 +47,5 @@ __all__ = [
     "kaiming",
     "penalty_factor",
     "prior_options",
+    "prior_rule",
 ]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from posterity.core.errors import UsageError
 from posterity.core.layout import Layout
+from posterity.priors.distributions import prior_rule
 from posterity.priors.gaussian import FlatGaussian
 from posterity.priors.patterns import first_matches
 from posterity.priors.prior import Prior, PriorRule
@@ -40,7 +41,7 @@ class Parts:
         priors = []
         for number, pattern in enumerate(patterns):
             entries = tuple(e for e, p in zip(layout.entries, places, strict=True) if p == number)
-            rule = self.rules[pattern]
+            rule = prior_rule(self.rules[pattern])
             priors.append(rule.bind(Layout(entries), gather(weights, layout.sizes, places, number)))
         if any(isinstance(prior, FlatParts) for prior in priors):
             raise UsageError("parts cannot themselves be made of parts: write their patterns in one")

@@ -16,12 +16,14 @@ from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
 from posterity.core.layout import Layout
 from posterity.core.reading import Output, described, restored
+from posterity.data import Standardisation
 from posterity.likelihoods import Likelihood, build_likelihood, place_of
 from posterity.posteriors import POSTERIORS
 from posterity.priors import PRIORS, Prior
 from posterity.storage.sealed import Sealed
 
 FILE = Sealed("posterity-network", 3, what="a network that posterity saved")
+SCALE = "standardisation."
 
 
 def describe(
@@ -52,8 +54,8 @@ def rebuild(
     output = restored(description.get("output"), output)
     model = copy.deepcopy(model)
     layout = layout_of(description["weights"], model)
-    posterior = POSTERIORS[description["posterior"]["kind"]].empty(layout.num_weights, **description["posterior"])
-    prior = PRIORS[description["prior"]["kind"]].empty(layout.num_weights, **description["prior"])
+    posterior = POSTERIORS.named(description["posterior"]["kind"]).empty(layout.num_weights, **description["posterior"])
+    prior = PRIORS.named(description["prior"]["kind"]).empty(layout.num_weights, **description["prior"])
     observed = description["likelihood"] and build_likelihood(given=likelihood, **description["likelihood"])
     return BayesianModule(model, layout, posterior, prior, likelihood=observed, output=output)
 
@@ -84,8 +86,9 @@ def network_like(net: BayesianModule, state: Mapping[str, Any]) -> BayesianModul
 
 
 def save(net: BayesianModule, path: str | Path) -> None:
-    """Write `net` (posterior, prior, likelihood, deterministic weights, buffers) to `path`, atomically."""
-    FILE.write(Path(path), describe(net), net.state_dict())
+    """Write `net` (posterior, prior, likelihood, standardisation, other weights, buffers) to `path`, atomically."""
+    scale = {} if net.standardisation is None else net.standardisation.state()
+    FILE.write(Path(path), describe(net), {**net.state_dict(), **{SCALE + n: tensor for n, tensor in scale.items()}})
 
 
 def load(
@@ -103,6 +106,8 @@ def load(
     header, tensors = FILE.read(Path(path))
     dtype = next(tensor.dtype for name, tensor in tensors.items() if name.startswith("posterior."))
     net = rebuild(header, model, likelihood=likelihood, output=output).to(dtype)
+    scale = {name.removeprefix(SCALE): tensors.pop(name) for name in list(tensors) if name.startswith(SCALE)}
+    net.standardisation = Standardisation.from_state(scale) if scale else None
     try:
         net.load_state_dict(tensors)
     except RuntimeError as error:

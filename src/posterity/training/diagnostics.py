@@ -73,13 +73,13 @@ def health_warnings(
 ) -> list[str]:
     """What a person should look at; `score` is the accuracy, or the mean square error."""
     found = []
-    scaled = train.task == "regression" and (net.likelihood is None or net.likelihood.standardisable)
-    spread = train.y.std(0, correction=0).mean().item() if scaled else 1.0
-    if not 1 / FAR < spread < FAR:
-        found.append(
-            f"the targets have a spread of {spread:.3g}, which weights of a usual size do not reach: standardise them "
-            "(posterity.Standardisation), and rescale the predictions (Prediction.rescaled)"
-        )
+    if train.task == "regression" and net.likelihood is not None and net.likelihood.of_reals:
+        spread, centre = train.y.std(0, correction=0).mean().item(), train.y.mean(0).abs().max().item()
+        if not (1 / FAR < spread < FAR and centre < FAR):
+            found.append(
+                f"the targets have a mean of {centre:.3g} and a spread of {spread:.3g}, which weights of a usual size "
+                "do not reach: fit(..., standardise=True) standardises inputs and targets and predicts in their units"
+            )
     if not net.posterior.random:
         return found
     sizes: dict[str, int] = {}

@@ -8,15 +8,20 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import Unpack
+
 from posterity.bayesian import BayesianModule
 from posterity.likelihoods import Likelihood
-from posterity.storage import RunDirectory
+from posterity.storage import RunDirectory, merge_json
 from posterity.training.callbacks import Callback
 from posterity.training.carry_out import CHECKPOINT_SECONDS, FitResult, carry_out
 from posterity.training.fitting_data import Data
+from posterity.training.keywords import SettingsKeywords
 from posterity.training.plan import plan
 from posterity.training.ranks import current_ranks
 from posterity.training.settings import Settings
+from posterity.training.standardising import standardisation_of, standardised
+from posterity.training.stored import loading_notes, summary_of, write_python_run
 
 
 def fit(
@@ -25,6 +30,7 @@ def fit(
     val: Data | None = None,
     *,
     likelihood: Likelihood | None = None,
+    standardise: bool = False,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -32,17 +38,25 @@ def fit(
     progress: bool = False,
     callbacks: Sequence[Callback] = (),
     num_data: int | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsKeywords],
 ) -> FitResult:
     """Train `net` on `train`; `settings` are those of `Settings`.
 
     `train` is a Dataset, a pair (x, y), a torch Dataset or a DataLoader; of a stream `num_data` is the number of rows.
-    The likelihood follows from the task unless one is given, here or with the network. With `out` the run
+    The likelihood follows from the task unless one is given, here or with the network. With `standardise` inputs, and
+    real targets, are standardised inside: `net.predict` then takes raw inputs and answers in raw units, here and when
+    it is loaded again; a network that has such a `standardisation` already keeps to it. With `out` the run
     writes history and checkpoints there (one at least every `checkpoint_seconds`), stops in good order on
     SIGINT and SIGTERM, and continues bit for bit with `resume`; with more `epochs` than before it is prolonged.
     Within `process_group` it is spread over the processes that torchrun started, of which the first writes.
     """
-    planned = plan(net, train, val, Settings.of(**settings), likelihood=likelihood, num_data=num_data)
+    known = Settings.of(**settings)
+    scale = None
+    if standardise or getattr(net, "standardisation", None) is not None:
+        scale = standardisation_of(train, net, likelihood)
+        train = standardised(train, scale, net, likelihood)
+        val = None if val is None else standardised(val, scale, net, likelihood)
+    planned = plan(net, train, val, known, likelihood=likelihood, num_data=num_data)
     ranks = current_ranks()
     if ranks is not None and not ranks.leads:
         out, progress = None, False
@@ -52,13 +66,25 @@ def fit(
     with ExitStack() as stack:
         if directory is not None:
             stack.enter_context(directory)
-        return carry_out(
-            net, planned, directory, callbacks=callbacks, checkpoint_seconds=checkpoint_seconds, progress=progress
+            if not directory.resume:
+                write_python_run(directory.config, planned.settings)
+        net.standardisation = scale
+        result = carry_out(
+            net,
+            planned,
+            directory,
+            callbacks=callbacks,
+            checkpoint_seconds=checkpoint_seconds,
+            progress=progress,
+            extra=loading_notes(net, planned),
         )
+        if directory is not None:
+            merge_json(directory.summary, summary_of(result, planned))
+        return result
 
 
 def _with_settings(function: Any) -> None:
-    """Show the settings among the keywords, to `help` and to editors."""
+    """Show the settings and their defaults among the keywords, to `help` and to notebooks."""
     known = inspect.signature(function)
     kind = inspect.Parameter.KEYWORD_ONLY
     fields = Settings.model_fields.items()

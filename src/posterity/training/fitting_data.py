@@ -76,10 +76,16 @@ def _as_loader_data(data: Any) -> LoaderData | None:
 
 
 def as_dataset(data: Any, net: BayesianModule, likelihood: Likelihood | None = None) -> Dataset:
-    """`data` in memory: itself, or made of a pair (x, y), whose real numbers then get the network's dtype.
+    """`data` in memory: itself, or made of a pair (x, y), whose real numbers then get the network's dtype."""
+    found = as_raw(data, net, likelihood)
+    return found if found is data else found.to(net.posterior.mean.dtype)
 
-    A `likelihood` says what integer targets are: counts, for a Poisson. Labels in arrays may lack classes that the
-    network has outputs for, as a fold's do.
+
+def as_raw(data: Any, net: BayesianModule, likelihood: Likelihood | None = None) -> Dataset:
+    """`data` in memory as they are: itself, or made of a pair (x, y).
+
+    A `likelihood` says what the targets are: integers are counts, for a Poisson. Labels in arrays may lack classes that
+    the network has outputs for, as a fold's do.
     """
     if isinstance(data, Dataset):
         return data
@@ -89,8 +95,10 @@ def as_dataset(data: Any, net: BayesianModule, likelihood: Likelihood | None = N
             f"{type(data).__name__}"
         )
     x, y = data
-    found = Dataset.from_arrays(x, y, task=_task_of(likelihood), tokens=_stays_whole(x, net))
-    found = found.to(net.posterior.mean.dtype)
+    task = _task_of(likelihood)
+    if likelihood is not None and likelihood.task is None and numeric(y, "targets").dtype.kind == "f":
+        task = "regression"  # and 0 and 1 are numbers: it knows what to make of them
+    found = Dataset.from_arrays(x, y, task=task, tokens=_stays_whole(x, net))
     if found.task != "classification":
         return found
     try:

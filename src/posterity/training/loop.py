@@ -173,7 +173,7 @@ class Training:
         """The scores of `net`, this training's or its average, on the validation data after this epoch."""
         assert self.val is not None
         seed = derive(self.settings.seed, f"validation/{self.epoch}")
-        prediction = net.predict(self.val.x, self.settings.val_samples, seed=seed)
+        prediction = net.predictive(self.val.x, self.settings.val_samples, seed=seed)
         return brief_score(prediction.cpu(), self.val.y.cpu(), self.val.task)
 
     def state(self) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from typing_extensions import Unpack
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import NonFiniteError, UsageError, unknown_name
@@ -33,6 +34,7 @@ from posterity.objectives import Loss
 from posterity.training.callbacks import Callback
 from posterity.training.fitting_data import Data
 from posterity.training.groups import SD
+from posterity.training.keywords import SettingsKeywords
 from posterity.training.loop import Training
 from posterity.training.plan import plan
 from posterity.training.settings import Settings
@@ -76,7 +78,7 @@ def range_test(
     low: float = 1e-6,
     high: float = 1.0,
     steps: int = 100,
-    **settings: Any,
+    **settings: Unpack[SettingsKeywords],
 ) -> RangeTest:
     """Test rates from `low` to `high` for all groups, or for one ("mean", "sd") while the others stand still."""
     return try_rates(net, train, Settings.of(**settings), group=group, low=low, high=high, steps=steps)

@@ -13,6 +13,7 @@ from numbers import Real
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from torch.optim import Optimizer
 from typing_extensions import Self
 
 from posterity.averaging import AVERAGES, COVARIANCES
@@ -30,7 +31,7 @@ from posterity.objectives.tempering import (
     TemperatureRule,
     temperature_rule,
 )
-from posterity.optim import OPTIMIZERS, SCHEDULES, SD_RATE
+from posterity.optim import OPTIMIZERS, SCHEDULES, SD_RATE, spelled_out
 from posterity.priors import PENALTIES, VARIANCES
 from posterity.training.methods import METHODS
 from posterity.training.methods.gradient import SD_OPTIMIZER
@@ -46,9 +47,10 @@ LEAST_EPOCHS, LEAST_STEPS = 20, 6000  # of a training whose length was not given
 Options = dict[str, bool | int | float | str | tuple[float, ...]]
 
 
-def setting(default: Any, panel: str, meaning: str, *, ordered: bool = False, **bounds: Any) -> Any:
-    """A field of the schema; of an `ordered` table the order of its entries matters."""
-    return Field(default, description=meaning, json_schema_extra={"panel": panel, "ordered": ordered}, **bounds)
+def setting(default: Any, panel: str, meaning: str, *, ordered: bool = False, accepts: str = "", **bounds: Any) -> Any:
+    """A field of the schema; of an `ordered` table the order matters; `accepts` is a type that stands for values."""
+    extra: dict[str, Any] = {"panel": panel, "ordered": ordered, "accepts": accepts}
+    return Field(default, description=meaning, json_schema_extra=extra, **bounds)
 
 
 def one_of(kind: str, names: Collection[str]) -> AfterValidator:
@@ -56,7 +58,8 @@ def one_of(kind: str, names: Collection[str]) -> AfterValidator:
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in names:
-            raise unknown_name(kind, value, names)
+            available = getattr(names, "available", None)  # of a registry, to which packages may add
+            raise unknown_name(kind, value, available() if available else names)
         return value
 
     return AfterValidator(check)
@@ -92,7 +95,7 @@ class Settings(BaseModel):
         None, OPTIMISER, f"random changes of the images in each batch: {', '.join(AUGMENTATIONS)}"
     )
     optimizer: Annotated[str, one_of("optimizer", METHODS)] = setting(
-        "adabayes-fp", OPTIMISER, f"the optimiser: {', '.join(METHODS)}"
+        "adabayes-fp", OPTIMISER, f"the optimiser: {', '.join(METHODS.own)}", accepts="Callable[..., Optimizer]"
     )
     lr: float | None = setting(None, OPTIMISER, "learning rate; the optimiser's own by default", gt=0)
     optimizer_options: Options = setting({}, OPTIMISER, "the optimiser's own settings, such as momentum=0.8")
@@ -106,7 +109,10 @@ class Settings(BaseModel):
     clip: float | None = setting(None, OPTIMISER, "largest norm of the gradient", gt=0)
 
     optimizer_sd: Annotated[str | None, one_of("optimizer of the standard deviations", OPTIMIZERS)] = setting(
-        None, SDS, f"optimiser of the standard deviations; {SD_OPTIMIZER} by default, or the one that tunes both"
+        None,
+        SDS,
+        f"optimiser of the standard deviations; {SD_OPTIMIZER} by default, or the one that tunes both",
+        accepts="Callable[..., Optimizer]",
     )
     lr_sd: float | None = setting(
         None,
@@ -155,7 +161,10 @@ class Settings(BaseModel):
     learn_prior: bool = setting(False, PRIOR, "set the prior's scale by empirical Bayes after each epoch")
 
     temperature: Annotated[float | str, number_or("temperature", TEMPERATURES)] = setting(
-        Auto.kind, TEMPERATURE, f"factor on the KL: a number (1 is Bayes' rule), {' or '.join(TEMPERATURES)}"
+        Auto.kind,
+        TEMPERATURE,
+        f"factor on the KL: a number (1 is Bayes' rule), {' or '.join(TEMPERATURES)}",
+        accepts="TemperatureRule",
     )
     tau: float | None = setting(
         None,
@@ -199,11 +208,13 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, values: Any) -> Any:
-        """A temperature rule stands for plain values; true and false are no numbers."""
+        """A temperature rule and an optimiser's class stand for plain values; true and false are no numbers."""
         for name, value in values.items():
             field = cls.model_fields.get(name)
             if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
                 raise UsageError(f"{name} takes no truth value, but was given {value}")
+        for name, rate in (("optimizer", "lr"), ("optimizer_sd", "lr_sd")):
+            values = _with_optimizer(values, name, rate)
         if not isinstance(values.get("temperature"), TemperatureRule):
             return values
         plain = values["temperature"].as_settings()
@@ -268,6 +279,22 @@ class Settings(BaseModel):
             assert isinstance(field.json_schema_extra, dict)
             fields[str(field.json_schema_extra["panel"])].append(name)
         return {panel: names for panel, names in fields.items() if names}
+
+
+def _with_optimizer(values: dict[str, Any], name: str, rate: str) -> dict[str, Any]:
+    """A class, or a function of parameter groups, as its name and its options."""
+    given = values.get(name)
+    if isinstance(given, Optimizer):
+        raise UsageError(f"{name} is built for the groups of a network: give its class, {type(given).__name__}, itself")
+    if not callable(given):
+        return values
+    known, keywords = spelled_out(given)
+    own = {**({rate: keywords.pop("lr")} if "lr" in keywords else {})}
+    options = dict(values.get(f"{name}_options", {}))
+    twice = [key for key in (*own, *keywords) if key in values or key in options]
+    if twice:
+        raise UsageError(f"{name} says {', '.join(twice)} itself: leave it out")
+    return {**values, name: known, **own, f"{name}_options": {**keywords, **options}}
 
 
 def explain(error: ValidationError, schema: type[BaseModel]) -> str:

@@ -51,6 +51,8 @@ class GroupRecipe:
         options = {**(settings.optimizer_options if same else {}), **settings.optimizer_sd_options}
         recipe, lr = OPTIMIZERS[name], settings.lr_sd
         if settings.lr_ratio is not None:
+            if mean_lr is None:
+                raise UsageError(f"lr_ratio ({settings.lr_ratio}) needs the rate that it is of: give lr, too")
             lr = settings.lr_ratio * mean_lr
         if lr is None and recipe.lr_sd is not None:
             lr = recipe.lr_sd * min(1.0, FEW / num_batches) ** (1 / 3)
@@ -63,7 +65,7 @@ class Gradient(Method):
     """The optimiser of that name, and perhaps another for the standard deviations."""
 
     @property
-    def default_lr(self) -> float:
+    def default_lr(self) -> float | None:
         """The optimiser's."""
         return OPTIMIZERS[self.name].lr
 
