@@ -11,11 +11,13 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from posterity.core.errors import DataError
+from posterity.data.columns import Columns
 from posterity.data.validation import (
     as_floats,
     as_labels,
     check_inputs,
     check_targets,
+    check_weight,
     count_classes,
     numeric,
 )
@@ -29,7 +31,8 @@ class Dataset:
 
     `x` is (n, ...) floating, or int64 tokens for an embedding; `y` is (n,) int64 for classification,
     (n,) floating 0/1 for binary and (n, k) floating for regression. Raw data may be float64, a network
-    takes float32: `Standardisation` or `to` make the one of the other.
+    takes float32: `Standardisation` or `to` make the one of the other. `weight` (n,) says how often a row counts: 2 is
+    the datum twice. `classes` are the names of the classes, `columns` what a table's columns were, where they are known.
     """
 
     x: Tensor
@@ -37,6 +40,9 @@ class Dataset:
     task: Task
     num_classes: int = 0
     name: str = "data"
+    weight: Tensor | None = None
+    classes: tuple[str, ...] = ()
+    columns: Columns | None = None
 
     def __post_init__(self) -> None:
         if self.task not in get_args(Task):
@@ -47,6 +53,8 @@ class Dataset:
                 f"{self.name}: {len(self.x)} rows of inputs but {len(self.y)} of targets; give one target for each row."
             )
         check_targets(self.y, self.task, self.num_classes, self.name)
+        if self.weight is not None:
+            check_weight(self.weight, len(self.x), self.name)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -71,6 +79,7 @@ class Dataset:
         part = copy.copy(self)  # rows of what was checked need not be checked again
         object.__setattr__(part, "x", x)
         object.__setattr__(part, "y", y)
+        object.__setattr__(part, "weight", None if self.weight is None else self.weight[index])
         return part
 
     def sample(self, count: int, generator: torch.Generator) -> Dataset:
@@ -82,18 +91,12 @@ class Dataset:
     def to(self, dtype: torch.dtype) -> Dataset:
         """The same with floating inputs and targets as `dtype`; tokens and labels stay int64."""
         x, y = (values.to(dtype) if values.is_floating_point() else values for values in (self.x, self.y))
-        return replace(self, x=x, y=y)
+        return replace(self, x=x, y=y, weight=None if self.weight is None else self.weight.to(dtype))
 
     def split(self, fraction: float, generator: torch.Generator) -> tuple[Dataset, Dataset]:
         """(rest, held out), the held-out part being a random `fraction` of the rows."""
-        held = round(len(self) * fraction) if 0.0 < fraction < 1.0 else 0
-        if not 0 < held < len(self):
-            raise DataError(
-                f"holding out the fraction {fraction} of the {len(self)} rows of {self.name} leaves a part "
-                "empty; give a fraction between 0 and 1 that leaves each part a row, or more data."
-            )
-        order = torch.randperm(len(self), generator=generator)
-        return self.subset(order[held:].sort().values), self.subset(order[:held].sort().values)
+        rest, held_out = split_rows(len(self), fraction, generator, self.name)
+        return self.subset(rest), self.subset(held_out)
 
     @classmethod
     def from_arrays(
@@ -103,6 +106,7 @@ class Dataset:
         task: Task | None = None,
         num_classes: int | None = None,
         name: str = "data",
+        weight: ArrayLike | Tensor | None = None,
     ) -> Dataset:
         """From numpy arrays, tensors or lists; integer targets mean classification.
 
@@ -111,12 +115,25 @@ class Dataset:
         """
         inputs, raw = as_floats(x, f"{name}: inputs"), numeric(y, f"{name}: targets")
         inputs = inputs.unsqueeze(1) if inputs.ndim == 1 else inputs
+        counts = None if weight is None else as_floats(weight, f"{name}: weights").to(inputs.dtype)
         inferred: Task = "classification" if raw.dtype.kind in "biu" else "regression"
         if (task or inferred) == "classification":
             labels = as_labels(raw, f"{name}: labels")
             classes = count_classes(labels, name) if num_classes is None else num_classes
-            return cls(inputs, labels, "classification", classes, name)
+            return cls(inputs, labels, "classification", classes, name, counts)
         targets = as_floats(raw, f"{name}: targets")
         if task == "binary":
-            return cls(inputs, targets.float(), "binary", 0, name)
-        return cls(inputs, targets.unsqueeze(1) if targets.ndim == 1 else targets, task or inferred, 0, name)
+            return cls(inputs, targets.float(), "binary", 0, name, counts)
+        return cls(inputs, targets.unsqueeze(1) if targets.ndim == 1 else targets, task or inferred, 0, name, counts)
+
+
+def split_rows(count: int, fraction: float, generator: torch.Generator, name: str) -> tuple[Tensor, Tensor]:
+    """(rest, held out): the rows of each part in order, the held-out part being a random `fraction` of them."""
+    held = round(count * fraction) if 0.0 < fraction < 1.0 else 0
+    if not 0 < held < count:
+        raise DataError(
+            f"holding out the fraction {fraction} of the {count} rows of {name} leaves a part "
+            "empty; give a fraction between 0 and 1 that leaves each part a row, or more data."
+        )
+    order = torch.randperm(count, generator=generator)
+    return order[held:].sort().values, order[:held].sort().values

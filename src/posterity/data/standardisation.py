@@ -48,6 +48,9 @@ class Standardisation:
         unit = cls.identity(dataset)
         if dataset.x.is_floating_point():
             x_mean, x_sd = _moments(dataset.x, f"{dataset.name}: inputs")
+            if dataset.columns is not None:  # ones, zeros and codes stay what they are
+                scaled = torch.tensor(dataset.columns.scaled)
+                x_mean, x_sd = torch.where(scaled, x_mean, 0.0), torch.where(scaled, x_sd, 1.0)
             unit = replace(unit, x_mean=x_mean, x_sd=x_sd)
         if dataset.task == "regression":
             y_mean, y_sd = _moments(dataset.y, f"{dataset.name}: targets")

@@ -94,6 +94,18 @@ def check_targets(y: Tensor, task: str, num_classes: int, what: str) -> None:
         check_finite(y, f"{what}: targets")
 
 
+def check_weight(weight: Tensor, rows: int, what: str) -> None:
+    """Weights of rows: floating (n,), finite, none negative, and some above 0."""
+    if not weight.is_floating_point() or weight.shape != (rows,):
+        raise DataError(
+            f"{what}: weights are {weight.dtype} of shape {tuple(weight.shape)}; expected floating point of "
+            f"shape ({rows},), one for each row."
+        )
+    check_finite(weight, f"{what}: weights")
+    if bool((weight < 0).any()) or not bool((weight > 0).any()):
+        raise DataError(f"{what}: weights must be 0 or more, and some above 0; the least is {weight.min().item():g}.")
+
+
 def check_finite(values: Tensor, what: str) -> None:
     """No NaN and no infinity; otherwise says in how many rows, and in which first."""
     bad, first, seen = 0, -1, 0

@@ -26,8 +26,10 @@ class Categorical(Likelihood):
         """(S, n) for logits (S, n, K) and labels (n,)."""
         return -self._cross_entropy(outputs, y, "none").view(outputs.shape[:2])
 
-    def nll(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Mean over weight samples and data of -log P(y | outputs)."""
+    def nll(self, outputs: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Mean over weight samples and data of -log P(y | outputs), times `weight` (n,)."""
+        if weight is not None:
+            return super().nll(outputs, y, weight)
         return self._cross_entropy(outputs, y, "mean")
 
     def _cross_entropy(self, outputs: Tensor, y: Tensor, reduction: str) -> Tensor:

@@ -23,9 +23,10 @@ class Likelihood(nn.Module, ABC):
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """log P(y | outputs) (S, n) for `outputs` (S, n, K)."""
 
-    def nll(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Mean over weight samples and data of -log P(y | outputs)."""
-        return -self.log_prob(outputs, y).mean()
+    def nll(self, outputs: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Mean over weight samples and data of -log P(y | outputs), times `weight` (n,)."""
+        log_prob = self.log_prob(outputs, y)
+        return -(log_prob if weight is None else weight * log_prob).mean()
 
     @abstractmethod
     def predict(self, outputs: Tensor) -> Prediction:

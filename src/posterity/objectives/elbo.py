@@ -118,12 +118,14 @@ def negative_elbo(
     estimator: str = "sample",
     gradient: str | None = None,
     baseline: str | MovingBaseline | None = None,
+    weight: Tensor | None = None,
 ) -> Loss:
     """The loss of one batch; `num_data` is the size of the whole training set.
 
     `estimator` is how the pass is made random: "sample", "local" or "flipout" (posterity.estimators). `gradient` is how
     the KL enters: "analytic", "total", "path" or "score", by default the first that q and prior have. `baseline`, for
     the score, is "leave_one_out" or a `MovingBaseline` that is kept from call to call (objectives.estimate).
+    `weight` (n,) says how often each datum counts.
     """
     if num_data < 1:
         raise UsageError(f"num_data is the size of the training set, not {num_data}")
@@ -131,7 +133,8 @@ def negative_elbo(
         raise UsageError(f"the temperature must be a number of at least 0, not {temperature}")
     if samples < 1:
         raise UsageError(f"the number of weight samples must be at least 1, not {samples}")
-    e = estimate(net, likelihood, x, y, samples=samples, estimator=estimator, gradient=gradient, baseline=baseline)
+    kinds = {"estimator": estimator, "gradient": gradient, "baseline": baseline}
+    e = estimate(net, likelihood, x, y, samples=samples, weight=weight, **kinds)  # type: ignore[arg-type]
     rest = (e.outputs, net, e.kl_handle, _fingerprint(net), e.kl_drawn, e.weights)
     return Loss(e.nll, temperature, kl_weight, num_data, *rest)
 

@@ -82,6 +82,7 @@ def estimate(
     estimator: str,
     gradient: str | None,
     baseline: str | MovingBaseline | None,
+    weight: Tensor | None = None,
 ) -> Estimate:
     """One random estimate for the batch `x`, `y`."""
     name = MOVING if isinstance(baseline, MovingBaseline) else baseline
@@ -89,18 +90,18 @@ def estimate(
         check_estimate(estimator, gradient, name, samples)
     kind = kind_of(net.posterior, net.prior, estimator, gradient)
     if kind == SCORE:
-        return _score(net, likelihood, x, y, samples, baseline)
+        return _score(net, likelihood, x, y, samples, baseline, weight)
     rule = LINEAR_RULES.get(estimator) if net.posterior.random else None
     if rule is None and kind == ANALYTIC:
         views, handle = draw_with_kl(net, samples)
         outputs = net.outputs(x, views=views)
-        return Estimate(likelihood.nll(outputs, y), outputs, handle)
+        return Estimate(likelihood.nll(outputs, y, weight), outputs, handle)
     if kind == ANALYTIC:
         assert rule is not None
         means, sds, handle = moments_with_kl(net)
         noise = net.noise(samples) if rule.perturbs else None
         outputs = random_outputs(net, rule, x, means=means, sds=sds, noise=noise, samples=samples)
-        return Estimate(likelihood.nll(outputs, y), outputs, handle)
+        return Estimate(likelihood.nll(outputs, y, weight), outputs, handle)
     noise = net.noise(samples)
     if rule is None:
         weights = net.posterior.sample(noise)
@@ -113,7 +114,7 @@ def estimate(
         outputs = random_outputs(net, rule, x, means=means, sds=sds, noise=used, samples=samples)
     q = frozen(net.posterior) if kind == PATH else net.posterior
     kl = sampled_kl(q, net.prior, weights).mean()
-    return Estimate(likelihood.nll(outputs, y), outputs, kl - kl.detach(), kl.detach(), weights.detach())
+    return Estimate(likelihood.nll(outputs, y, weight), outputs, kl - kl.detach(), kl.detach(), weights.detach())
 
 
 def kind_of(posterior: Posterior, prior: Prior, estimator: str, gradient: str | None) -> str:
@@ -136,10 +137,19 @@ def kind_of(posterior: Posterior, prior: Prior, estimator: str, gradient: str | 
     return gradient
 
 
-def _score(net: BayesianModule, likelihood: Likelihood, x: Tensor, y: Tensor, samples: int, baseline: Any) -> Estimate:
+def _score(
+    net: BayesianModule,
+    likelihood: Likelihood,
+    x: Tensor,
+    y: Tensor,
+    samples: int,
+    baseline: Any,
+    weight: Tensor | None,
+) -> Estimate:
     weights = net.draw(samples).detach()
     outputs = net.outputs(x, weights=weights[0] if samples == 1 else weights)
-    nll = -likelihood.log_prob(outputs, y).mean(1)  # (S,)
+    log_prob = likelihood.log_prob(outputs, y)
+    nll = -(log_prob if weight is None else weight * log_prob).mean(1)  # (S,)
     log_q = net.posterior.log_density(weights)
     kl = (log_q - net.prior.log_density(weights)).detach()
     costs = {"nll": nll.detach(), "kl": kl}

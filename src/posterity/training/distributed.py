@@ -60,7 +60,7 @@ class SpreadTraining(Training):
         self.restore(state)
         self.history.records = records
 
-    def gradient(self, x: Tensor, y: Tensor) -> Loss:
+    def gradient(self, x: Tensor, y: Tensor, weight: Tensor | None = None) -> Loss:
         """The loss of the batch `x`, `y`, and its gradient, to which each rank has contributed."""
         begin, end = self.ranks.part(len(y))
         # Without rows it takes the first, with a share of 0: it draws what the others draw.
@@ -68,7 +68,8 @@ class SpreadTraining(Training):
         self._draw_apart()
         baseline = self.moving_baseline
         before = {} if baseline is None else baseline.state()
-        loss = self._joined(super().gradient(x[rows], y[rows]), y, begin, end)
+        own = None if weight is None else weight[rows]
+        loss = self._joined(super().gradient(x[rows], y[rows], own), y, weight, begin, end)
         if baseline is not None:  # it has seen the costs of these rows alone
             assert loss.kl_drawn is not None
             baseline.restore(before)
@@ -83,7 +84,7 @@ class SpreadTraining(Training):
         if self.settings.rank_noise == OWN:
             self.net.noise_source = NoiseSource(derive(seed, f"training/{place}"))
 
-    def _joined(self, loss: Loss, y: Tensor, begin: int, end: int) -> Loss:
+    def _joined(self, loss: Loss, y: Tensor, weight: Tensor | None, begin: int, end: int) -> Loss:
         """The loss of all rows `y` from that of the rows `begin` to `end`; gradients become those of all rows, too."""
         share = (end - begin) / len(y)
         parameters = [p for group in self.groups for p in group.parameters]
@@ -107,7 +108,7 @@ class SpreadTraining(Training):
         with torch.no_grad():
             whole = joined.to(outputs).view_as(outputs)
             drawn = None if loss.kl_drawn is None else numbers[0].to(loss.kl_drawn)
-            return replace(loss, nll=self.likelihood.nll(whole, y), outputs=whole, kl_drawn=drawn)
+            return replace(loss, nll=self.likelihood.nll(whole, y, weight), outputs=whole, kl_drawn=drawn)
 
     def validate(self, net: BayesianModule) -> dict[str, float]:
         """Rank 0's scores."""

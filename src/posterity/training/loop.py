@@ -102,7 +102,8 @@ class Training:
         x, y = self.train.x.index_select(0, index), self.train.y.index_select(0, index)
         if self.plan.augment is not None:
             x = self.plan.augment(x, self.augmentation)
-        loss = self.gradient(x, y)
+        weight = None if self.train.weight is None else self.train.weight.index_select(0, index)
+        loss = self.gradient(x, y, weight)
         self._check_and_clip(loss)
         self._add_up(loss, y)
         for callback in self.callbacks:
@@ -116,7 +117,7 @@ class Training:
             callback.on_step_end(self)
         return loss
 
-    def gradient(self, x: Tensor, y: Tensor) -> Loss:
+    def gradient(self, x: Tensor, y: Tensor, weight: Tensor | None = None) -> Loss:
         """The loss of a batch, its gradient left in the parameters."""
         self.net.zero_grad()
         loss = negative_elbo(
@@ -131,6 +132,7 @@ class Training:
             estimator=self.settings.estimator,
             gradient=self.settings.gradient,
             baseline=self.moving_baseline or self.settings.baseline,
+            weight=weight,
         )
         loss.backward()
         return loss

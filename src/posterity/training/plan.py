@@ -60,7 +60,8 @@ class Plan:
     @cached_property
     def data_checksum(self) -> int:
         """CRC-32 of all that is trained and validated on."""
-        parts = [tensor for part in (self.train, self.val) if part is not None for tensor in (part.x, part.y)]
+        sets = [part for part in (self.train, self.val) if part is not None]
+        parts = [tensor for part in sets for tensor in (part.x, part.y, part.weight) if tensor is not None]
         value = 0
         for tensor in parts:
             raw: Any = tensor.detach().cpu().flatten().view(torch.uint8).numpy()
