@@ -37,11 +37,14 @@ if TYPE_CHECKING:
     from posterity.experiments.results import Results
     from posterity.experiments.study import Study
     from posterity.experiments.sweep import sweep
+    from posterity.integrations.sklearn import BayesianClassifier, BayesianRegressor
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BayesianClassifier",
     "BayesianModule",
+    "BayesianRegressor",
     "Bernoulli",
     "Callback",
     "Categorical",
@@ -99,7 +102,13 @@ __all__ = [
     "warm_up",
 ]
 
-_LATER = {"Results": "results", "Study": "study", "sweep": "sweep"}  # by module of experiments: not needed to train
+_LATER = {  # by module: not needed to train
+    "BayesianClassifier": "integrations.sklearn",
+    "BayesianRegressor": "integrations.sklearn",
+    "Results": "experiments.results",
+    "Study": "experiments.study",
+    "sweep": "experiments.sweep",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -107,4 +116,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'posterity' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module(f"posterity.experiments.{_LATER[name]}"), name)
+    return getattr(import_module(f"posterity.{_LATER[name]}"), name)

@@ -2,6 +2,7 @@
 
 from posterity.data.augmentation import AUGMENTATIONS, Augmentation, check_augmentation
 from posterity.data.batches import Batches
+from posterity.data.columns import Columns
 from posterity.data.dataset import Dataset, Task
 from posterity.data.files import read_columns, read_inputs, resolve_dataset
 from posterity.data.registry import DatasetInfo, describe, fetch, is_seeded, load, load_test, names
@@ -12,6 +13,7 @@ __all__ = [
     "AUGMENTATIONS",
     "Augmentation",
     "Batches",
+    "Columns",
     "Dataset",
     "DatasetInfo",
     "Splits",

@@ -36,7 +36,8 @@ _DATE_TEXT = re.compile(
 
 def is_frame(x: Any) -> bool:
     """Whether `x` has named columns: a pandas or polars frame, or a dict of columns."""
-    return isinstance(x, Mapping) or (hasattr(x, "columns") and hasattr(x, "__getitem__") and hasattr(x, "shape"))
+    shaped = hasattr(x, "shape")
+    return shaped and hasattr(x, "columns") if not isinstance(x, Mapping) else not shaped  # some sparse arrays are dicts
 
 
 def names_of(x: Any) -> list[str]:

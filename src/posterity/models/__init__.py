@@ -11,6 +11,7 @@ from posterity.core.errors import unknown_name
 from posterity.core.options import Option, check_options, options_of
 from posterity.models.cnn import cnn
 from posterity.models.densenet import densenet121
+from posterity.models.embedded import Embedded
 from posterity.models.lenet import lenet5
 from posterity.models.mean_field_net import MeanFieldNet, mean_field
 from posterity.models.mlp import mlp
@@ -66,6 +67,7 @@ __all__ = [
     "IMAGES",
     "MODELS",
     "TABLES",
+    "Embedded",
     "MeanFieldNet",
     "build_model",
     "check_model_options",

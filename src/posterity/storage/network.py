@@ -71,10 +71,14 @@ def network_like(net: BayesianModule, state: Mapping[str, Any]) -> BayesianModul
     return copied
 
 
-def save(net: BayesianModule, path: str | Path) -> None:
-    """Write `net` (posterior, prior, likelihood, deterministic weights, buffers) to `path`, atomically."""
+def save(net: BayesianModule, path: str | Path, *, notes: Mapping[str, Any] | None = None) -> None:
+    """Write `net` (posterior, prior, likelihood, deterministic weights, buffers) to `path`, atomically.
+
+    `notes` are plain values that are kept with it, and read by `read_notes`.
+    """
     path = Path(path)
-    header = json.dumps({"format": FORMAT, "version": VERSION, **describe(net)})
+    kept = {} if notes is None else {"notes": notes}
+    header = json.dumps({"format": FORMAT, "version": VERSION, **describe(net), **kept})
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in net.state_dict().items()}
     metadata = {"posterity": header, "sha256": _digest(header, tensors)}
     replace_file(path, lambda partial: save_file(tensors, partial, metadata=metadata))
@@ -82,6 +86,24 @@ def save(net: BayesianModule, path: str | Path) -> None:
 
 def load(path: str | Path, model: nn.Module) -> BayesianModule:
     """The network saved at `path`; `model` gives the architecture and is left as it is."""
+    header, tensors = _read(path)
+    dtype = next(tensor.dtype for name, tensor in tensors.items() if name.startswith("posterior."))
+    net = rebuild(header, model).to(dtype)
+    try:
+        net.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise UsageError(f"{path} does not fit this module: {error}") from error
+    return net
+
+
+def read_notes(path: str | Path) -> dict[str, Any]:
+    """What was noted with the network at `path`; empty if nothing was."""
+    notes: dict[str, Any] = _read(path)[0].get("notes", {})
+    return notes
+
+
+def _read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Header and tensors, if they are what was written."""
     try:
         with safetensors.safe_open(Path(path), framework="pt") as file:
             metadata = file.metadata()
@@ -96,13 +118,7 @@ def load(path: str | Path, model: nn.Module) -> BayesianModule:
     if header.get("format") != FORMAT or header.get("version") != VERSION:
         found = f"{header.get('format')} {header.get('version')}"
         raise CorruptFileError(f"{path} has format {found}; this program reads {FORMAT} {VERSION}")
-    dtype = next(tensor.dtype for name, tensor in tensors.items() if name.startswith("posterior."))
-    net = rebuild(header, model).to(dtype)
-    try:
-        net.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise UsageError(f"{path} does not fit this module: {error}") from error
-    return net
+    return header, tensors
 
 
 def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
