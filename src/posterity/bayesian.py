@@ -16,11 +16,15 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from posterity.core.errors import UsageError
-from posterity.core.hosting import Host
+from posterity.core import inputs
+from posterity.core.hosting import Host, frozen_parts
 from posterity.core.layout import Layout, Selection, select_parameters
+from posterity.core.inputs import Inputs
 from posterity.core.randomness import NoiseSource, fresh_seed
+from posterity.core.reading import Output, read_by
 from posterity.initialisation import MODULE, PRIOR, Init, Start
 from posterity.likelihoods import Likelihood, Prediction
 from posterity.posteriors import Posterior, posterior_named
@@ -43,10 +47,13 @@ class BayesianModule(nn.Module):
         *,
         likelihood: Likelihood | None = None,
         seed: int | None = None,
+        output: Output | None = None,
     ) -> None:
-        """`model` is taken over: its Bayesian parameters are removed from it."""
+        """`model` is taken over: its Bayesian parameters are removed from it, its output is read by `output`."""
         super().__init__()
         self.model = model
+        self.output = output
+        read_by(model, output)
         self.layout = layout
         self.posterior = posterior
         self.prior = prior
@@ -58,11 +65,27 @@ class BayesianModule(nn.Module):
         self._host = Host.of(model, layout.names)
         # Each learns for itself: what a prediction has tried must not change a training.
         self._trains_together, self._predicts_together = Together(model), Together(model)
+        for part in self._frozen():
+            part.eval()
 
     @property
     def num_weights(self) -> int:
         """N, the number of Bayesian weights."""
         return self.layout.num_weights
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode, but for parts that have parameters of which none is trained: frozen parts stay in eval mode.
+
+        So statistics of a batch norm in a frozen body stay as they are, and its dropout is off.
+        """
+        super().train(mode)
+        if mode:
+            for part in self._frozen():
+                part.eval()
+        return self
+
+    def _frozen(self) -> list[nn.Module]:
+        return frozen_parts(self.model, (module for places in self._host.places.values() for module, _ in places))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """One pass with freshly drawn weights."""
@@ -97,14 +120,15 @@ class BayesianModule(nn.Module):
     def trial(self, *args: Any, **kwargs: Any) -> Any:
         """One pass at the mean, in eval mode, on a private copy: to see what comes out. The network stays as it is."""
         with self.hosted(self.layout.views(self.posterior.mean.detach())) as model:
-            return model(*args, **kwargs)
+            return inputs.call(model, args[0]) if len(args) == 1 and not kwargs else model(*args, **kwargs)
 
     def outputs(
         self, *args: Any, weights: Tensor | None = None, views: Mapping[str, Tensor] | None = None, samples: int = 1
     ) -> Tensor:
         """Outputs (S, ...) for S weight samples, evaluated together where that is faster.
 
-        The weights are drawn, or given as `weights` (N,) or (S, N), or as their `views` by name.
+        The weights are drawn, or given as `weights` (N,) or (S, N), or as their `views` by name. One argument that is
+        a tuple or a dict stands for several (core.inputs).
         """
         if samples < 1:
             raise UsageError(f"the number of weight samples must be at least 1, not {samples}")
@@ -112,11 +136,12 @@ class BayesianModule(nn.Module):
             if weights is None:
                 weights = self.draw() if samples == 1 else self.draw(samples)
             views = self.layout.views(weights)
-        return outputs_of(self._host, self.layout, self._trains_together, views, args, rewind=True)
+        x = args[0] if len(args) == 1 else args
+        return outputs_of(self._host, self.layout, self._trains_together, views, x, rewind=True)
 
     def predict(
         self,
-        x: ArrayLike | Tensor,
+        x: ArrayLike | Inputs,
         samples: int = DEFAULT_SAMPLES,
         *,
         batch_size: int = BATCH_SIZE,
@@ -124,6 +149,7 @@ class BayesianModule(nn.Module):
     ) -> Prediction:
         """The predictive distribution at `x` (n, ...), with all batches under the same weight samples.
 
+        A tuple or a dict of inputs becomes the arguments of the network; all go to its device.
         Nothing of the network changes (modes, buffers, noise), and any number of threads may predict at a time.
         With a `seed` the answer is reproducible; without, PyTorch's global generator gives one.
         Memory: the outputs (samples, n, K), a bounded number of weight vectors, and one batch's activations.
@@ -157,6 +183,7 @@ def bayesian(
     select: Selection = None,
     likelihood: Likelihood | None = None,
     seed: int | None = None,
+    output: Output | None = None,
     **options: Any,
 ) -> BayesianModule:
     """A Bayesian network from any `nn.Module`, which is copied and left as it is.
@@ -166,8 +193,9 @@ def bayesian(
     The means start by `init`: "module" (its present weights), "uniform", "kaiming" or another scale by rule, or weights
     by name (posterity.initialisation). The standard deviations start at a tenth of the prior's, at
     softplus(`rho`), or at `relative_sd` times the prior's or, with `relative_to` "init", times those that the means
-    were drawn with. `select` names the Bayesian weights (patterns such as "fc.*", or a predicate of name and
-    parameter); the others stay ordinary parameters.
+    were drawn with. `select` names the Bayesian weights (patterns such as "fc.*", modules of the network, or a
+    predicate of name and parameter); the others stay ordinary parameters. `output` says what of a tuple, a dict or an
+    object that the network returns is its output: a name, a place or a function (core.reading).
     """
     if isinstance(model, BayesianModule):
         raise UsageError("the network is Bayesian already")
@@ -175,6 +203,9 @@ def bayesian(
         raise UsageError(f"give rho ({rho}) or relative_sd ({relative_sd}), not both")
     family = posterior_named(posterior)
     start = Start(init, rho, relative_sd, relative_to)
+    if select is not None:
+        chosen = frozenset(select_parameters(model, select))  # by name: the copy has other modules
+        select = lambda name, _: name in chosen  # noqa: E731
     model = copy.deepcopy(model)
     layout = Layout.of(model, select)
     with torch.no_grad():
@@ -189,4 +220,4 @@ def bayesian(
             seed=seed,
             **options,
         )
-        return BayesianModule(model, layout, q, bound, likelihood=likelihood, seed=seed)
+        return BayesianModule(model, layout, q, bound, likelihood=likelihood, seed=seed, output=output)

@@ -137,7 +137,10 @@ def _around(point: BayesianModule, names: list[str], hessian: Tensor, *, fit_pri
         q = MeanField(weights, rho_of((hessian + precision).rsqrt()).to(weights))
     else:
         q = Full.of_precision(weights, hessian + precision.diag())
-    return BayesianModule(model, layout, q, prior, likelihood=point.likelihood, seed=seed)
+    # Its module is a copy of the point's, and reads its output already.
+    made = BayesianModule(model, layout, q, prior, likelihood=point.likelihood, seed=seed)
+    made.output = point.output
+    return made
 
 
 def _plain(point: BayesianModule) -> nn.Module:

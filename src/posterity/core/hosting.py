@@ -175,6 +175,28 @@ class _Copies:
             return tensor
 
 
+def frozen_parts(model: nn.Module, trained: Iterable[nn.Module] = ()) -> list[nn.Module]:
+    """The largest parts of `model` with parameters of which none is trained, nor is any module of them in `trained`."""
+    live = {id(module) for module in trained}
+    found: list[nn.Module] = []
+
+    def visit(module: nn.Module) -> tuple[bool, bool]:
+        """Whether it has parameters, and whether one of them is trained."""
+        own = [p for p in module._parameters.values() if p is not None]
+        has, moves = bool(own) or id(module) in live, id(module) in live or any(p.requires_grad for p in own)
+        before = len(found)
+        for child in module._modules.values():
+            if child is not None:
+                child_has, child_moves = visit(child)
+                has, moves = has or child_has, moves or child_moves
+        if has and not moves:
+            found[before:] = [module]  # instead of its parts
+        return has, moves
+
+    visit(model)
+    return found
+
+
 def slots(model: nn.Module, parameters: Iterable[nn.Parameter]) -> list[list[tuple[nn.Module, str]]]:
     """For each parameter every (module, attribute) that holds it."""
     places: dict[int, list[tuple[nn.Module, str]]] = {}

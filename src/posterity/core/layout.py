@@ -21,7 +21,8 @@ from torch.nn.utils import parametrize
 
 from posterity.core.errors import UsageError, unknown_name
 
-Selection = str | Sequence[str] | Callable[[str, nn.Parameter], bool] | None
+# Patterns of names, modules, or a predicate of name and parameter.
+Selection = str | nn.Module | Sequence[str | nn.Module] | Callable[[str, nn.Parameter], bool] | None
 
 
 @dataclass(frozen=True)
@@ -146,20 +147,36 @@ def select_parameters(model: nn.Module, select: Selection = None) -> dict[str, n
         raise UsageError("the network has lazy layers: run one batch through it before making it Bayesian")
     if select is None:
         chosen = {n: p for n, p in known.items() if p.requires_grad}
-    elif callable(select):
+    elif callable(select) and not isinstance(select, nn.Module):
         chosen = {n: p for n, p in known.items() if select(n, p)}
     else:
-        patterns = [select] if isinstance(select, str) else list(select)
-        for pattern in patterns:
-            if not fnmatch.filter(known, pattern):
-                raise unknown_name("weight pattern", pattern, known)
-        chosen = {n: p for n, p in known.items() if any(fnmatch.fnmatchcase(n, s) for s in patterns)}
+        each = [select] if isinstance(select, (str, nn.Module)) else list(select)
+        names = {name for one in each for name in _names(model, known, one)}
+        chosen = {n: p for n, p in known.items() if n in names}
     if not chosen:
         raise UsageError(f"no weight was selected to be Bayesian; the network has: {', '.join(known) or 'none'}")
     kinds = {(p.dtype, p.device) for p in chosen.values()}
     if len(kinds) > 1 or not next(iter(kinds))[0].is_floating_point:
         raise UsageError(f"Bayesian weights must share one real floating dtype and one device; found {kinds}")
     return chosen
+
+
+def _names(model: nn.Module, known: Mapping[str, nn.Parameter], one: str | nn.Module) -> list[str]:
+    """The names of `known` that a pattern matches, or of a module's parameters."""
+    if isinstance(one, str):
+        found = [name for name in known if fnmatch.fnmatchcase(name, one)]
+        if not found:
+            raise unknown_name("weight pattern", one, known)
+        return found
+    if not isinstance(one, nn.Module):
+        raise UsageError(f"select takes patterns of names or modules of the network, not a {type(one).__name__}")
+    if not any(module is one for module in model.modules()):
+        raise UsageError(
+            f"the {type(one).__name__} in select is no module of the network that it was given with; it is found by "
+            f"identity: take it from that network, or name its weights: {', '.join(known)}"
+        )
+    own = {id(parameter) for parameter in one.parameters()}
+    return [name for name, parameter in known.items() if id(parameter) in own]
 
 
 def _refuse_changing(model: nn.Module, chosen: Mapping[str, nn.Parameter]) -> None:

@@ -52,6 +52,19 @@ def as_labels(values: ArrayLike | Tensor, what: str) -> Tensor:
     return torch.from_numpy(np.array(array, dtype=np.int64))
 
 
+def as_inputs(values: ArrayLike | Tensor, what: str, *, whole: bool) -> Tensor:
+    """`values` as a tensor of real numbers; with `whole`, truth values stay and whole numbers become int64."""
+    array = numeric(values, what)
+    if whole and array.dtype.kind in "biu":
+        return torch.from_numpy(np.array(array, dtype=bool if array.dtype.kind == "b" else np.int64))
+    return as_floats(array, what)
+
+
+def as_weights(values: ArrayLike | Tensor | None, what: str) -> Tensor | None:
+    """`values` as real numbers, if there are any."""
+    return None if values is None else as_floats(values, what)
+
+
 def count_classes(labels: Tensor, what: str) -> int:
     """K of labels 0..K-1; refuses integers that look like quantities."""
     count = int(labels.max()) + 1 if len(labels) else 0
@@ -79,6 +92,31 @@ def check_inputs(x: Tensor, what: str) -> None:
     check_finite(x, f"{what}: inputs")
 
 
+def check_several(parts: list[Tensor], what: str) -> None:
+    """Several inputs: tensors with the same number of rows; tokens and masks beside real numbers."""
+    if not parts:
+        raise DataError(f"{what}: the tuple or dict of inputs is empty; give at least one.")
+    for part in parts:
+        if not isinstance(part, Tensor):
+            raise DataError(f"{what}: one of the inputs is a {type(part).__name__}; give tensors, or use from_arrays.")
+        if part.ndim < 1 or len(part) != len(parts[0]) or len(part) == 0:
+            raise DataError(
+                f"{what}: inputs have the shapes {', '.join(str(tuple(p.shape)) for p in parts)}; all need the same "
+                "rows, at least one."
+            )
+        if part.is_floating_point():
+            check_finite(part, f"{what}: inputs")
+
+
+def check_weights(weight: Tensor, rows: int, what: str) -> None:
+    """Weights of rows: one for each, finite, none negative, not all 0."""
+    if not weight.is_floating_point() or weight.shape != (rows,):
+        raise DataError(f"{what}: weights are {weight.dtype} of shape {tuple(weight.shape)}; expected real, ({rows},).")
+    check_finite(weight, f"{what}: weights")
+    if bool((weight < 0).any()) or not bool(weight.any()):
+        raise DataError(f"{what}: weights are from {weight.min():g} to {weight.max():g}; none may be below 0, nor all 0.")
+
+
 def check_targets(y: Tensor, task: str, num_classes: int, what: str) -> None:
     """Targets: type, shape and range that `task` asks for."""
     if task == "classification":
@@ -92,18 +130,6 @@ def check_targets(y: Tensor, task: str, num_classes: int, what: str) -> None:
                 "expected floating point of shape (rows, columns)."
             )
         check_finite(y, f"{what}: targets")
-
-
-def check_weight(weight: Tensor, rows: int, what: str) -> None:
-    """Weights of rows: floating (n,), finite, none negative, and some above 0."""
-    if not weight.is_floating_point() or weight.shape != (rows,):
-        raise DataError(
-            f"{what}: weights are {weight.dtype} of shape {tuple(weight.shape)}; expected floating point of "
-            f"shape ({rows},), one for each row."
-        )
-    check_finite(weight, f"{what}: weights")
-    if bool((weight < 0).any()) or not bool((weight > 0).any()):
-        raise DataError(f"{what}: weights must be 0 or more, and some above 0; the least is {weight.min().item():g}.")
 
 
 def check_finite(values: Tensor, what: str) -> None:
@@ -131,17 +157,19 @@ def _overflows(array: NDArray[np.generic]) -> bool:
 
 
 def _check_labels(y: Tensor, num_classes: int, what: str) -> None:
-    if y.dtype != torch.int64 or y.ndim != 1:
+    if y.dtype != torch.int64 or y.ndim < 1:
         raise DataError(
-            f"{what}: labels are {y.dtype} of shape {tuple(y.shape)}; expected torch.int64 of shape (rows,)."
+            f"{what}: labels are {y.dtype} of shape {tuple(y.shape)}; expected torch.int64 of shape (rows,), or "
+            "(rows, ...) for maps of classes."
         )
     if num_classes < 2:
         raise DataError(f"{what}: num_classes is {num_classes}; classification needs at least 2.")
     outside = ((y < 0) | (y >= num_classes)).nonzero()
     if len(outside):
-        row = int(outside[0])
+        place = outside[0].tolist()
+        row = place[0]
         raise DataError(
-            f"{what}: label {int(y[row])} in row {row} is outside 0..{num_classes - 1}; "
+            f"{what}: label {int(y[tuple(place)])} in row {row} is outside 0..{num_classes - 1}; "
             "number the classes from 0, or give a larger num_classes."
         )
 

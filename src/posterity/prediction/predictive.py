@@ -15,8 +15,10 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from posterity.core import inputs
 from posterity.core.errors import UsageError
 from posterity.core.hosting import Host
+from posterity.core.inputs import Inputs
 from posterity.core.layout import Layout
 from posterity.core.randomness import NoiseSource, fresh_seed
 from posterity.likelihoods import Likelihood, Prediction
@@ -43,7 +45,7 @@ def predict(
     together: Together,
     posterior: Posterior,
     likelihood: Likelihood,
-    x: ArrayLike | Tensor,
+    x: ArrayLike | Inputs,
     *,
     samples: int,
     batch_size: int,
@@ -51,24 +53,26 @@ def predict(
 ) -> Prediction:
     """The predictive at `x` (n, ...), with all batches under the same weight samples; see BayesianModule.predict."""
     x = _as_inputs(x, posterior)
-    if len(x) == 0:
+    num_rows = inputs.count(x)
+    if num_rows == 0:
         raise UsageError("cannot predict for no inputs")
     if samples < 1 or batch_size < 1:
         raise UsageError(f"samples and batch_size must be at least 1, not {samples} and {batch_size}")
-    own, batches = host.private(), x.split(batch_size)
+    own = host.private()
+    batches = [inputs.take(x, slice(at, at + batch_size)) for at in range(0, num_rows, batch_size)]
     rows = []
-    for weights in _draws(posterior, samples, together.at_a_time(batches[:1], layout.num_weights), seed):
+    for weights in _draws(posterior, samples, together.at_a_time(batches[0], layout.num_weights), seed):
         views = layout.views(weights)
-        each = [outputs_of(own, layout, together, views, (batch,), rewind=False) for batch in batches]
+        each = [outputs_of(own, layout, together, views, batch, rewind=False) for batch in batches]
         rows.append(torch.cat(each, dim=1))
     parts = torch.cat(rows).split(batch_size, dim=1)
     return Prediction.concatenate([likelihood.predict(part) for part in parts])
 
 
-def _as_inputs(x: ArrayLike | Tensor, posterior: Posterior) -> Tensor:
-    """Arrays become tensors; real numbers get the weights' dtype, whole numbers (tokens) stay as they are."""
-    inputs = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
-    return inputs.to(posterior.mean.dtype) if inputs.is_floating_point() else inputs
+def _as_inputs(x: ArrayLike | Inputs, posterior: Posterior) -> Inputs:
+    """Arrays become tensors, where the weights are; real numbers get their dtype, whole ones (tokens) keep theirs."""
+    tensors = inputs.mapped(lambda part: part if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part)), x)
+    return inputs.moved(tensors, posterior.mean)
 
 
 def _draws(posterior: Posterior, samples: int, at_a_time: int, seed: int | None) -> Iterator[Tensor]:

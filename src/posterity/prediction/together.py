@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from posterity.core import inputs
 from posterity.core.errors import UsageError
 from posterity.core.hosting import Host
+from posterity.core.inputs import Inputs
 from posterity.core.layout import Layout
 
 SAMPLES_AT_A_TIME = 2**26  # weights drawn together in prediction: 256 MiB in single precision
@@ -44,14 +46,13 @@ class Together:
         self.folds = all(isinstance(m, FOLDING + CONVOLUTIONAL) for m in known)
         self.convolves = any(isinstance(m, CONVOLUTIONAL) for m in known)
 
-    def faster(self, args: tuple[Any, ...]) -> bool:
-        """Whether to evaluate them together for these arguments of the network."""
-        rows = args[0].shape[0] if args and isinstance(args[0], Tensor) and args[0].dim() else 1
-        return self.folds and (rows < FEW_ROWS or not self.convolves)
+    def faster(self, x: Inputs) -> bool:
+        """Whether to evaluate them together for these inputs of the network."""
+        return self.folds and (not self.convolves or inputs.count(x) < FEW_ROWS)
 
-    def at_a_time(self, args: tuple[Any, ...], num_weights: int) -> int:
+    def at_a_time(self, x: Inputs, num_weights: int) -> int:
         """How many samples of `num_weights` weights to draw at a time, so that memory is bounded."""
-        return max(1, SAMPLES_AT_A_TIME // num_weights) if self.faster(args) else 1
+        return max(1, SAMPLES_AT_A_TIME // num_weights) if self.faster(x) else 1
 
 
 def outputs_of(
@@ -59,7 +60,7 @@ def outputs_of(
     layout: Layout,
     together: Together,
     views: Mapping[str, Tensor],
-    args: tuple[Any, ...],
+    x: Inputs,
     *,
     rewind: bool,
 ) -> Tensor:
@@ -70,30 +71,34 @@ def outputs_of(
     """
     first = layout.entries[0]
     if views[first.name].dim() == len(first.shape):
-        return _tensor(host.call(views, *args)).unsqueeze(0)
-    if len(views[first.name]) < 2 or not together.faster(args):
-        return _one_by_one(host, views, args)
+        return _output(host, views, x).unsqueeze(0)
+    if len(views[first.name]) < 2 or not together.faster(x):
+        return _one_by_one(host, views, x)
     before = torch.get_rng_state() if rewind else None
     try:
-        fold = torch.vmap(lambda v: _tensor(host.call(v, *args)), randomness="different")
+        fold = torch.vmap(lambda v: _output(host, v, x), randomness="different")
         result: Tensor = fold(dict(views))
         return result
     except RuntimeError:
         if before is not None:
             torch.set_rng_state(before)
-    result = _one_by_one(host, views, args)
+    result = _one_by_one(host, views, x)
     # The network's own code does something vmap cannot, so never try again. Had the arguments been at fault, the
     # passes one by one would have failed too, and nothing would have been learnt of the network.
     together.folds = False
     return result
 
 
-def _one_by_one(host: Host, views: Mapping[str, Tensor], args: tuple[Any, ...]) -> Tensor:
+def _one_by_one(host: Host, views: Mapping[str, Tensor], x: Inputs) -> Tensor:
     rows = zip(*(view.unbind(0) for view in views.values()), strict=True)
-    return torch.stack([_tensor(host.call(dict(zip(views, row, strict=True)), *args)) for row in rows])
+    return torch.stack([_output(host, dict(zip(views, row, strict=True)), x) for row in rows])
 
 
-def _tensor(output: Any) -> Tensor:
+def _output(host: Host, views: Mapping[str, Tensor], x: Inputs) -> Tensor:
+    with host.filled(views):
+        output = inputs.call(host.model, x)
     if not isinstance(output, Tensor):
-        raise UsageError(f"the network must return one tensor, not {type(output).__name__}: wrap it in a module")
+        raise UsageError(
+            f"the network must return one tensor, not {type(output).__name__}: say which by bayesian(output=...)"
+        )
     return output

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.core.layout import Layout
+from posterity.core.reading import Output, described, restored
 from posterity.likelihoods import Likelihood, build_likelihood
 from posterity.posteriors import POSTERIORS
 from posterity.priors import PRIORS, Prior
@@ -38,11 +39,13 @@ def describe(
         "posterior": {"kind": net.posterior.kind, **net.posterior.options()},
         "prior": {"kind": prior.kind, **prior.options()},
         "likelihood": None if likelihood is None else {"kind": likelihood.kind, **likelihood.options()},
+        "output": described(net.output),
     }
 
 
-def rebuild(description: dict[str, Any], model: nn.Module) -> BayesianModule:
+def rebuild(description: dict[str, Any], model: nn.Module, *, output: Output | None = None) -> BayesianModule:
     """A network of this description around a copy of `model`, its tensors still to be loaded."""
+    output = restored(description.get("output"), output)
     model = copy.deepcopy(model)
     known = dict(model.named_parameters())
     for name, shape in description["weights"].items():
@@ -54,7 +57,7 @@ def rebuild(description: dict[str, Any], model: nn.Module) -> BayesianModule:
     posterior = POSTERIORS[description["posterior"]["kind"]].empty(layout.num_weights, **description["posterior"])
     prior = PRIORS[description["prior"]["kind"]].empty(layout.num_weights, **description["prior"])
     likelihood = description["likelihood"] and build_likelihood(**description["likelihood"])
-    return BayesianModule(model, layout, posterior, prior, likelihood=likelihood)
+    return BayesianModule(model, layout, posterior, prior, likelihood=likelihood, output=output)
 
 
 def network_state(net: BayesianModule) -> dict[str, Any]:
@@ -84,11 +87,14 @@ def save(net: BayesianModule, path: str | Path, *, notes: Mapping[str, Any] | No
     replace_file(path, lambda partial: save_file(tensors, partial, metadata=metadata))
 
 
-def load(path: str | Path, model: nn.Module) -> BayesianModule:
-    """The network saved at `path`; `model` gives the architecture and is left as it is."""
+def load(path: str | Path, model: nn.Module, *, output: Output | None = None) -> BayesianModule:
+    """The network saved at `path`; `model` gives the architecture and is left as it is.
+
+    A network whose `output` is read by a function needs that function again.
+    """
     header, tensors = _read(path)
     dtype = next(tensor.dtype for name, tensor in tensors.items() if name.startswith("posterior."))
-    net = rebuild(header, model).to(dtype)
+    net = rebuild(header, model, output=output).to(dtype)
     try:
         net.load_state_dict(tensors)
     except RuntimeError as error:
