@@ -1,6 +1,5 @@
 """All of scikit-learn's own checks of an estimator."""
 
-import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import posterity as pt

@@ -35,5 +35,7 @@ def evaluate_command(
         print_json({"run": str(run), **record.evaluation})
         return
     print_metrics(f"{record.run.network_name} on {record.run.dataset}, {samples} weight samples", record.columns())
+    if record.by_class:
+        print_metrics("test data by class", record.by_class)
     for figure in figures:
         note(f"figure: {figure}")

@@ -4,7 +4,7 @@ from posterity.data.augmentation import AUGMENTATIONS, Augmentation, check_augme
 from posterity.data.batches import Batches
 from posterity.data.columns import Columns
 from posterity.data.dataset import Dataset, Task
-from posterity.data.files import read_columns, read_inputs, resolve_dataset
+from posterity.data.files import read_inputs, resolve_dataset
 from posterity.data.registry import DatasetInfo, describe, fetch, is_seeded, load, load_test, names
 from posterity.data.splits import Splits
 from posterity.data.standardisation import Standardisation
@@ -26,7 +26,6 @@ __all__ = [
     "load",
     "load_test",
     "names",
-    "read_columns",
     "read_inputs",
     "resolve_dataset",
 ]

@@ -5,9 +5,9 @@
     category, few values   a feature each, 1 for its own; missing is a value of its own if it occurred in training
     category, many values  a code for an embedding (models.embedded), at the end of the row, 0 for an unknown value
 
-A value that did not occur in training, or a gap where there was none, is all zeros, or code 0: an embedding that no datum
-has moved from its prior. Ones, zeros and codes are not standardised. It is written as JSON and holds no data beyond
-the categories' names.
+A value that did not occur in training, or a gap where there was none, is all zeros, or code 0: an embedding that no
+datum has moved from its prior. Ones, zeros and codes are not standardised. It is written as JSON and holds no data
+beyond the categories' names.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _LISTED = 20  # names in a message
 
 @dataclass(frozen=True)
 class Known:
-    """What was learnt of one column; a number has no categories."""
+    """What was learnt of one column; a number has no categories, and `fill` where it is missing."""
 
     name: str
-    fill: float = 0.0
+    fill: float | None = None
     gaps: bool = False
     categories: tuple[str, ...] | None = None
     embedded: bool = False
@@ -63,6 +63,11 @@ class Columns:
         if absent:
             raise UsageError(f"embedded names {listed(absent)}; the table's columns are {listed(list(table))}.")
         return cls(tuple(_learn(n, column, max_one_hot, n in embedded) for n, column in table.items()))
+
+    @classmethod
+    def plain(cls, table: Table) -> Columns:
+        """Numbers as they are, where nothing was learnt of them: text and gaps are refused."""
+        return cls(tuple(Known(name) for name in table))
 
     @property
     def names(self) -> list[str]:
@@ -117,8 +122,11 @@ class Columns:
     def from_dict(cls, kept: Sequence[Mapping[str, Any]]) -> Columns:
         """The inverse of `as_dict`."""
         try:
-            values = [{n: tuple(v) if isinstance(v, (list, tuple)) else v for n, v in known.items()} for known in kept]
-            return cls(tuple(Known(**known) for known in values))
+            lists: list[dict[str, Any]] = [dict(known) for known in kept]
+            for known in lists:
+                if known.get("categories") is not None:
+                    known["categories"] = tuple(known["categories"])
+            return cls(tuple(Known(**known) for known in lists))
         except (TypeError, AttributeError) as error:
             raise CorruptFileError(f"this does not describe a table's columns: {error}") from error
 
@@ -152,7 +160,7 @@ def _learn_category(name: str, column: Column, max_one_hot: int, chosen: bool) -
             "nothing can be learnt for new rows; drop it, or make categories or numbers of it."
         )
     gaps = len(known) < len(column)
-    return Known(name, 0.0, gaps, tuple(values), embedded=chosen or len(values) > max_one_hot)
+    return Known(name, None, gaps, tuple(values), embedded=chosen or len(values) > max_one_hot)
 
 
 def as_text(column: Column) -> Column:
@@ -169,7 +177,12 @@ def _encode_numbers(known: Known, column: Column, out: NDArray[np.float64]) -> N
         column = _parsed(known.name, column)
     _refuse_infinite(known.name, column)
     gaps = np.isnan(column)
-    out[:, 0] = np.where(gaps, known.fill, column)
+    if known.fill is None and gaps.any():
+        raise DataError(
+            f"column '{known.name}' is missing (NaN) in {gaps.sum()} of {len(column)} rows, first in row "
+            f"{gaps.argmax()}, and it is not known what to fill it with; fill the gaps."
+        )
+    out[:, 0] = np.where(gaps, known.fill or 0.0, column)
     if known.gaps:
         out[:, 1] = gaps
 

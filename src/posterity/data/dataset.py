@@ -36,8 +36,6 @@ class Batch(NamedTuple):
     x: Inputs
     y: Tensor
     weight: Tensor | None = None
-    classes: tuple[str, ...] = ()
-    columns: Columns | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,8 @@ class Dataset:
     num_classes: int = 0
     name: str = "data"
     weight: Tensor | None = None
+    classes: tuple[str, ...] = ()
+    columns: Columns | None = None
 
     def __post_init__(self) -> None:
         if self.task not in get_args(Task):

@@ -1,7 +1,7 @@
 """Tables of any origin as plain columns: numpy arrays, pandas and polars frames, dicts of columns.
 
-A column is float64 with NaN for what is missing, or an object array of text with None. Truth values are 0 and 1. Neither
-pandas nor polars is imported: their frames are asked for what both of them have.
+A column is float64 with NaN for what is missing, or an object array of text with None. Truth values are 0 and 1.
+Neither pandas nor polars is imported: their frames are asked for what both of them have.
 
     numbers, truth values            float64
     strings, categories              text; also categories that are numbers, since someone chose to call them that
@@ -36,8 +36,9 @@ _DATE_TEXT = re.compile(
 
 def is_frame(x: Any) -> bool:
     """Whether `x` has named columns: a pandas or polars frame, or a dict of columns."""
-    shaped = hasattr(x, "shape")
-    return shaped and hasattr(x, "columns") if not isinstance(x, Mapping) else not shaped  # some sparse arrays are dicts
+    if isinstance(x, Mapping):
+        return not hasattr(x, "shape")  # as some sparse arrays have, which are dicts, too
+    return hasattr(x, "columns") and hasattr(x, "shape")
 
 
 def names_of(x: Any) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from posterity.core.errors import UsageError, unknown_name
 from posterity.data import cifar, idx, synthetic, tabular, uci
@@ -44,16 +45,24 @@ def describe() -> list[DatasetInfo]:
     ]
 
 
-def load(name: str, *, split: int = 0, seed: int = 0, target: str | None = None, task: Task | None = None) -> Splits:
+def load(
+    name: str,
+    *,
+    split: int = 0,
+    seed: int = 0,
+    target: str | None = None,
+    task: Task | None = None,
+    **tables: Any,
+) -> Splits:
     """Training and test data by name, or of a `.npz` or `.csv` file by its path.
 
     `split` numbers the standard splits of UCI sets; `seed` draws synthetic data, and the fifth of a
     file's rows that become test data; `target` names a `.csv` file's target column; `task` overrides
-    what a file's targets suggest.
+    what a file's targets suggest; `tables` are the options of `read_splits` for a `.csv`, which mean nothing to others.
     """
     if name not in _ENTRIES and is_file_name(name):
         _refuse(name, split=split)
-        return read_splits(Path(name), seed=seed, target=target, task=task)
+        return read_splits(Path(name), seed=seed, target=target, task=task, **tables)
     entry = _entry(name)
     _refuse(name, target=target, task=task, split=0 if "split" in entry.options else split)
     if entry.load is None:
@@ -68,12 +77,18 @@ def is_seeded(name: str) -> bool:
 
 
 def load_test(
-    name: str, *, split: int = 0, seed: int = 0, target: str | None = None, task: Task | None = None
+    name: str,
+    *,
+    split: int = 0,
+    seed: int = 0,
+    target: str | None = None,
+    task: Task | None = None,
+    **tables: Any,
 ) -> Dataset:
     """The test data only, which every data set has; arguments as for `load`."""
     entry = None if is_file_name(name) else _entry(name)
     if entry is None or entry.load_test is None:
-        return load(name, split=split, seed=seed, target=target, task=task).test
+        return load(name, split=split, seed=seed, target=target, task=task, **tables).test
     _refuse(name, split=split, target=target, task=task)
     return entry.load_test()
 

@@ -114,7 +114,9 @@ def check_weights(weight: Tensor, rows: int, what: str) -> None:
         raise DataError(f"{what}: weights are {weight.dtype} of shape {tuple(weight.shape)}; expected real, ({rows},).")
     check_finite(weight, f"{what}: weights")
     if bool((weight < 0).any()) or not bool(weight.any()):
-        raise DataError(f"{what}: weights are from {weight.min():g} to {weight.max():g}; none may be below 0, nor all 0.")
+        raise DataError(
+            f"{what}: weights are from {weight.min():g} to {weight.max():g}; none may be below 0, nor all 0."
+        )
 
 
 def check_targets(y: Tensor, task: str, num_classes: int, what: str) -> None:

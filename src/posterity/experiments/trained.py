@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, DataError, UsageError
-from posterity.data import Standardisation, Task, read_columns
+from posterity.data import Columns, Standardisation, Task
+from posterity.data.files import encoded
+from posterity.data.frames import is_frame
 from posterity.experiments.build import RunData, build_module
 from posterity.experiments.run import Run
 from posterity.likelihoods import Prediction
@@ -34,7 +36,8 @@ class Trained:
     task: Task
     num_classes: int
     finished: bool
-    columns: tuple[str, ...] = ()
+    columns: Columns | None = None
+    classes: tuple[str, ...] = ()
     averaged: BayesianModule | None = None
 
     def average(self) -> Trained:
@@ -50,7 +53,8 @@ class Trained:
         return {"last": replace(self, averaged=None), **average}
 
     def predict(self, x: ArrayLike | Tensor, samples: int = DEFAULT_SAMPLES, *, seed: int | None = None) -> Prediction:
-        """The predictive at raw inputs `x` (n, ...), in the targets' own units."""
+        """The predictive at raw inputs `x` (n, ...), or at the rows of a frame, in the targets' own units."""
+        x = torch.from_numpy(encoded(x, self.columns, "the inputs")) if is_frame(x) else x
         x = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x))  # lists keep all their digits
         if x.dim() == 0 or len(x) == 0:
             raise DataError(f"there are no inputs to predict from: their shape is {tuple(x.shape)}")
@@ -69,16 +73,15 @@ class Trained:
 def loading_notes(run: Run, parts: RunData, net: BayesianModule) -> dict[str, Any]:
     """What `load_run` needs beside the weights: plain values and tensors for a checkpoint."""
     assert net.likelihood is not None
-    path = Path(run.dataset)
-    # Names of a .csv file's input columns, so that predictions find them by name.
-    columns = read_columns(path, target=run.target) if path.suffix.lower() == ".csv" else []
+    columns = parts.train.columns
     return {
         "standardisation": parts.standardisation.state(),
         "input_shape": list(parts.train.input_shape),
         "num_outputs": net.likelihood.num_outputs(parts.train.num_outputs),
         "task": parts.train.task,
         "num_classes": parts.train.num_classes,
-        "columns": columns,
+        "columns": [] if columns is None else columns.as_dict(),  # so that predictions find them by name
+        "classes": list(parts.train.classes),
     }
 
 
@@ -92,7 +95,8 @@ def load_run(path: str | Path) -> Trained:
     try:
         extra = state["extra"]
         shape = tuple(extra["input_shape"])
-        model = build_module(run, shape, extra["num_outputs"])
+        columns = _columns(extra["columns"])
+        model = build_module(run, shape, extra["num_outputs"], columns.codes if columns else ())
         averaged = state["averaged"] and _network(**state["averaged"], model=model)
         return Trained(
             run,
@@ -102,11 +106,19 @@ def load_run(path: str | Path) -> Trained:
             extra["task"],
             extra["num_classes"],
             bool(state["stopped"]),
-            tuple(extra["columns"]),
+            columns,
+            tuple(extra.get("classes", ())),
             averaged,
         )
     except (KeyError, RuntimeError) as error:
         raise CorruptFileError(f"the checkpoint in {path} does not describe a network: {error}") from error
+
+
+def _columns(kept: list[Any]) -> Columns | None:
+    """What a table's columns were; a run of earlier versions has the names of its numbers alone."""
+    if not kept:
+        return None
+    return Columns.from_dict([{"name": each} if isinstance(each, str) else each for each in kept])
 
 
 def _network(network: dict[str, Any], net: Mapping[str, Tensor], model: nn.Module) -> BayesianModule:

@@ -1,7 +1,7 @@
 """The parameters of the scikit-learn estimators: the fields of a run's schema, and what scikit-learn has of its own.
 
-What says which data a run has is given to `fit` instead, and the seed is `random_state`. scikit-learn wants defaults that
-nobody can change: a table of options that is left out is None.
+What says which data a run has is given to `fit` instead, and the seed is `random_state`. scikit-learn wants defaults
+that nobody can change: a table of options that is left out is None.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _GIVEN_OTHERWISE = {
 _OWN: dict[str, tuple[Any, str]] = {
     "model": (
         None,
-        "the network: an nn.Module, a function of (n_features, n_outputs) that makes one, a model's name, or the widths "
-        "of hidden layers such as (64, 64); the library's network for tables by default",
+        "the network: an nn.Module, a function of (n_features, n_outputs) that makes one, a model's name, or the "
+        "widths of hidden layers such as (64, 64); the library's network for tables by default",
     ),
     "prediction_samples": (DEFAULT_SAMPLES, "weight samples in a prediction"),
     "random_state": (None, "seed of all randomness, a RandomState, or None for another one each time"),
