@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SMALL = {"own_loop.py": ["--steps", "200"], "adabayes_cnn.py": ["--epochs", "1"]}
+SMALL = {
+    "own_loop.py": ["--steps", "200"],
+    "adabayes_cnn.py": ["--epochs", "1"],
+    "housing.py": ["--rows", "200", "--epochs", "20"],
+}
 
 
 def test_every_example_is_run():
