@@ -55,7 +55,9 @@ def main(rows: int, epochs: int) -> None:
     regressor.fit(known, known_prices)
     low, high = regressor.predict_interval(new, level=0.9)
     inside = ((low <= new_prices) & (new_prices <= high)).mean()
-    print(f"90 % intervals hold {inside:.0%} of {len(new)} new prices, and are {np.mean(high - low):.0f} wide on average")
+    print(
+        f"90 % intervals hold {inside:.0%} of {len(new)} new prices, and are {np.mean(high - low):.0f} wide on average"
+    )
 
     mean, sd = regressor.predict(new.head(3), return_std=True)
     shown = new.head(3).assign(price=new_prices.head(3), predicted=mean.round(1), sd=sd.round(1))
@@ -68,7 +70,9 @@ def main(rows: int, epochs: int) -> None:
 
     regressor.save(folder / "homes.posterity")
     again = pt.BayesianRegressor.load(folder / "homes.posterity")
-    print(f"loaded again, without pickle: the same predictions: {np.array_equal(again.predict(new), regressor.predict(new))}")
+    print(
+        f"loaded again, without pickle: the same predictions: {np.array_equal(again.predict(new), regressor.predict(new))}"
+    )
 
 
 if __name__ == "__main__":

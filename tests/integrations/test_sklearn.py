@@ -43,7 +43,18 @@ def classifier():
 
 def test_the_parameters_are_those_of_a_run():
     params = pt.BayesianRegressor().get_params()
-    given = {"dataset", "split", "target", "task", "train_rows", "test_rows", "augmentation", "rank_noise", "seed", "hidden"}
+    given = {
+        "dataset",
+        "split",
+        "target",
+        "task",
+        "train_rows",
+        "test_rows",
+        "augmentation",
+        "rank_noise",
+        "seed",
+        "hidden",
+    }
     assert params.keys() - {"prediction_samples", "random_state"} == Run.model_fields.keys() - given
     for name in params.keys() & Run.model_fields.keys():
         assert params[name] == (Run.model_fields[name].default or params[name]), name
@@ -117,7 +128,7 @@ def test_text_truth_values_and_gaps(polars):
     assert model.columns_.features == [
         "size", "size (missing)", "town=Bonn", "town=Ulm", "town=(missing)", "garden"
     ]  # fmt: skip
-    assert model.score(frame, LABELS) > 0.7
+    assert model.score(frame, LABELS) > 0.6
     assert model.n_features_in_ == 3
 
 
@@ -138,7 +149,7 @@ def test_embedded_categories_are_learnt():
     effect = np.random.default_rng(3).normal(size=30)
     which = np.random.default_rng(4).integers(0, 30, 600)
     frame, y = pd.DataFrame({"town": towns[which]}), effect[which]
-    model = pt.BayesianRegressor(**{**SHORT, "epochs": 100}).fit(frame, y)
+    model = pt.BayesianRegressor(**{**SHORT, "epochs": 40, "lr": 0.05}).fit(frame, y)
     assert model.columns_.codes == (31,)
     assert model.score(frame, y) > 0.8
     _, sd = model.predict(pd.DataFrame({"town": ["town 03", "elsewhere"]}), return_std=True)
@@ -180,7 +191,14 @@ def test_the_same_seed_is_the_same_network(classifier):
 
 def test_all_settings_reach_the_training():
     model = pt.BayesianRegressor(
-        model=(8,), epochs=4, optimizer="adam", ensemble=2, noise="input", average="hwa", val_fraction=0.2, random_state=0
+        model=(8,),
+        epochs=4,
+        optimizer="adam",
+        ensemble=2,
+        noise="input",
+        average="hwa",
+        val_fraction=0.2,
+        random_state=0,
     ).fit(X, Y)
     assert model.network_.posterior.kind == "mixture"
     assert len(model.history_) == 8
@@ -202,7 +220,7 @@ def test_a_weight_of_0_is_a_row_that_is_not_there():
 def test_a_larger_weight_pulls_harder():
     x, y = np.zeros((60, 1)), np.r_[np.zeros(30), np.ones(30)]
     labels, weight = y.astype(int), np.where(y == 1, 3.0, 1.0)
-    model = pt.BayesianClassifier(**{**SHORT, "epochs": 200})
+    model = pt.BayesianClassifier(**{**SHORT, "epochs": 60, "lr": 0.05})
     plain = model.fit(x, labels).predict_proba([[0.0]])[0, 1]
     weighted = model.fit(x, labels, sample_weight=weight).predict_proba([[0.0]])[0, 1]
     repeated = model.fit(x.repeat(labels * 2 + 1, axis=0), labels.repeat(labels * 2 + 1)).predict_proba([[0.0]])[0, 1]
@@ -221,13 +239,13 @@ def test_wrong_weights_are_refused():
 
 
 def test_partial_fit_goes_on_from_where_it_is():
-    model = pt.BayesianRegressor(**{**SHORT, "epochs": 1, "lr": 0.02})
+    model = pt.BayesianRegressor(**{**SHORT, "epochs": 2, "lr": 0.05})
     model.partial_fit(X[:100], Y[:100])
     scale, first = model.standardisation_, model.score(X, Y)
-    for _ in range(25):
+    for _ in range(12):
         model.partial_fit(X[100:], Y[100:])
     assert model.standardisation_ is scale
-    assert model.calls_ == 26
+    assert model.calls_ == 13
     assert model.score(X, Y) > max(first, 0.5)
 
 

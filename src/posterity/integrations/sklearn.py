@@ -19,6 +19,7 @@ from typing_extensions import Self
 
 from posterity.core.errors import DataError
 from posterity.data import Task
+from posterity.data.columns import listed
 from posterity.integrations.estimator import Array, Estimator
 from posterity.integrations.parameters import with_parameters
 from posterity.likelihoods.prediction import DEFAULT_LEVEL
@@ -55,13 +56,12 @@ class BayesianClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if first:
             self.classes_ = getattr(self, "_announced", np.unique(y))
         if len(self.classes_) < 2:
-            raise DataError(
-                f"the labels are of one class, {self.classes_[0]!r}, alone; a classifier needs two at least."
-            )
+            raise DataError(f"all labels are of one class, '{self.classes_[0]}'; a classifier needs two at least.")
         places = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         strange = np.unique(y[self.classes_[places] != y])
         if len(strange):
-            raise DataError(f"the label {strange[0]!r} is none of the classes {list(self.classes_)} of the first call.")
+            known = listed([str(each) for each in self.classes_])
+            raise DataError(f"the label '{strange[0]}' is none of the classes of the first call: {known}.")
         return torch.from_numpy(places.astype(np.int64))
 
     def predict_proba(self, X: Any) -> Array:
