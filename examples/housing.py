@@ -70,9 +70,8 @@ def main(rows: int, epochs: int) -> None:
 
     regressor.save(folder / "homes.posterity")
     again = pt.BayesianRegressor.load(folder / "homes.posterity")
-    print(
-        f"loaded again, without pickle: the same predictions: {np.array_equal(again.predict(new), regressor.predict(new))}"
-    )
+    same = np.array_equal(again.predict(new), regressor.predict(new))
+    print(f"loaded again, without pickle: the same predictions: {same}")
 
 
 if __name__ == "__main__":

@@ -159,7 +159,7 @@ def test_separators_are_found_in_the_header(tmp_path, mark):
 def test_targets_that_are_no_classes_are_refused(tmp_path):
     path = tmp_path / "d.csv"
     path.write_text("a,b\n" + "".join(f"{k},text {k}\n" for k in range(10)))
-    with pytest.raises(DataError, match="10 of 10 targets are different texts, such as 'text 0'.*--target"):
+    with pytest.raises(DataError, match=r"10 of 10 targets are different texts, such as 'text 0'.*--target"):
         load(str(path))
     with pytest.raises(DataError, match="such as 'text 0'; a regression needs numbers"):
         load(str(path), task="regression")

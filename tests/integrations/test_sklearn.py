@@ -63,7 +63,7 @@ def test_the_parameters_are_those_of_a_run():
 
 
 def test_wrong_parameters_are_told():
-    with pytest.raises(TypeError, match="unknown parameter of BayesianRegressor 'epoch'. Did you mean 'epochs'"):
+    with pytest.raises(TypeError, match=r"unknown parameter of BayesianRegressor 'epoch'\. Did you mean 'epochs'"):
         pt.BayesianRegressor(epoch=3)
     for wrong, message in ({"epochs": 0}, "epochs"), ({"model": 3.5}, "model is a network"), ({"model": "mpl"}, "mlp"):
         with pytest.raises(UsageError, match=message):
@@ -158,7 +158,7 @@ def test_embedded_categories_are_learnt():
 
 def test_dates_are_refused_with_advice():
     frame = FRAME.assign(sold=pd.to_datetime("2024-01-31"))
-    with pytest.raises(DataError, match="'sold' holds dates or times.*weekday"):
+    with pytest.raises(DataError, match=r"'sold' holds dates or times.*weekday"):
         pt.BayesianRegressor(**SHORT).fit(frame, Y)
 
 
