@@ -27,7 +27,8 @@ def raw_csv(rows: int) -> str:
     table = pd.DataFrame({"sold": sold, "size": size.round(1), "town": town, "garden": garden, "price": price.round(1)})
     table.loc[rng.random(rows) < 0.1, "size"] = np.nan
     table.loc[rng.random(rows) < 0.05, "town"] = None
-    return table.to_csv(sep=";", index=False)
+    text: str = table.to_csv(sep=";", index=False)
+    return text
 
 
 def read(path: Path) -> tuple[pd.DataFrame, pd.Series]:
@@ -65,7 +66,7 @@ def main(rows: int, epochs: int) -> None:
 
     odd = new.head(1).assign(size=[400.0], town=["Atlantis"])
     apart = regressor.predict_distribution(pd.concat([new.head(1), odd]))
-    usual, strange = apart.epistemic_sd[:, 0].tolist()
+    usual, strange = apart.epistemic[:, 0].sqrt().tolist()
     print(f"epistemic sd: {usual:.1f} for a usual home, {strange:.1f} for one unlike any other")
 
     regressor.save(folder / "homes.posterity")
