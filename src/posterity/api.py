@@ -57,9 +57,12 @@ if TYPE_CHECKING:
     from posterity.experiments.study import Study
     from posterity.experiments.sweep import sweep
     from posterity.experiments.trained import load_run
+    from posterity.integrations.sklearn import BayesianClassifier, BayesianRegressor
 
 __all__ = [
+    "BayesianClassifier",
     "BayesianModule",
+    "BayesianRegressor",
     "Bernoulli",
     "Callback",
     "Categorical",
@@ -138,12 +141,14 @@ __all__ = [
     "warm_up",
 ]
 
-_LATER = {
-    "Results": "results",
-    "Study": "study",
-    "load_run": "trained",
-    "sweep": "sweep",
-}  # by module of experiments: not needed to train
+_LATER = {  # by module: not needed to train
+    "BayesianClassifier": "integrations.sklearn",
+    "BayesianRegressor": "integrations.sklearn",
+    "Results": "experiments.results",
+    "Study": "experiments.study",
+    "load_run": "experiments.trained",
+    "sweep": "experiments.sweep",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -151,4 +156,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'posterity' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module(f"posterity.experiments.{_LATER[name]}"), name)
+    return getattr(import_module(f"posterity.{_LATER[name]}"), name)

@@ -10,6 +10,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = {
     "own_loop.py": ["--steps", "200"],
     "adabayes_cnn.py": ["--epochs", "1"],
+    "housing.py": ["--rows", "200", "--epochs", "20"],
     "poisson.py": ["--epochs", "5"],
     "text_attention.py": ["--epochs", "3", "--rows", "200"],
     "frozen_body.py": ["--epochs", "5", "--steps", "50"],

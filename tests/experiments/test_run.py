@@ -22,6 +22,7 @@ from posterity.training.settings import OPTIMISER, setting
 DEFAULTS = Path(__file__).with_name("defaults.json")
 ODD = Run(
     dataset="data/ü 1.csv", split=3, target="y", task="binary", train_rows=7, test_rows=5, val_fraction=0.25,
+    max_one_hot=3, embedded=("town",),
     model="mlp", hidden=(8, 4), model_options={"activation": "tanh"}, init="uniform", noise="input",
     prior="student_t", prior_scale=0.7, prior_mean=-1e-9, prior_options={"df": 5, "slope": 0.25},
     posterior="tied", posterior_options={"share": "layer"}, rho=-1e-17, relative_sd=1e-3, relative_to="init",

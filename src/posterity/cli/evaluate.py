@@ -31,11 +31,14 @@ def evaluate_command(
     Example: posterity evaluate runs/first --samples 50 --ood noise
     """
     from posterity.data import read_dataset
-    from posterity.experiments import evaluate_run, module_named
+    from posterity.experiments import evaluate_run, load_run, module_named
     from posterity.report import write_figures
 
     model = None if module is None else module_named(module)
-    test = None if data is None else read_dataset(data, target=target)
+    test = None
+    if data is not None:
+        known = load_run(run, model)
+        test = read_dataset(data, target=target, task=known.task, columns=known.columns, classes=known.classes)
     record = evaluate_run(run, samples=samples, seed=seed, ood=ood or [], model=model, test=test)
     if not record.finished:
         note(f"warning: the run in {run} has not finished; this is its newest checkpoint")
@@ -44,5 +47,7 @@ def evaluate_command(
         print_json({"run": str(run), **record.evaluation})
         return
     print_metrics(f"{record.run.network_name} on {record.run.dataset}, {samples} weight samples", record.columns())
+    if record.by_class:
+        print_metrics("test data by class", record.by_class)
     for figure in figures:
         note(f"figure: {figure}")

@@ -12,10 +12,12 @@ SAMPLES = 32
 UCI = ("boston", "concrete", "energy", "power", "protein", "wine")
 
 FLAGS: tuple[tuple[str, type, str, str], ...] = (
-    ("dataset", str, "Data", "data set's name, or the path of a .npz or .csv file; default digits"),
+    ("dataset", str, "Data", "data set's name, or the path of a .npz, .csv or .csv.gz file; default digits"),
     ("split", int, "Data", "number of the standard split (UCI sets); default 0"),
     ("target", str, "Data", "target column of a .csv file; the last one by default"),
     ("task", str, "Data", "what a file's targets are, where they do not show it: classification, binary or regression"),
+    ("max_one_hot", int, "Data", "values of a table's category that become an input each; one with more is embedded; default 20"),
+    ("embedded", str, "Data", "columns of a table that are categories and embedded in any case"),
     ("train_rows", int, "Data", "rows to train on, drawn from all by the seed; all by default"),
     ("test_rows", int, "Data", "rows to evaluate on, the same for every seed, and of other data as many; all by default"),
     ("model", str, "Network", "the network: mlp, lenet5, perceptron, cnn, mean-field, vgg11, vgg19, resnet20, resnet34, densenet121; by default lenet5 for images, mlp for tables"),

@@ -45,4 +45,6 @@ def show(name: str, value: float | None) -> str:
     """A metric's value in its usual form."""
     if value is None:
         return ""
+    if isinstance(value, int):
+        return str(value)
     return f"{value:.2%}" if name.startswith(PERCENT) else f"{value:.4f}"

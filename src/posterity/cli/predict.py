@@ -13,7 +13,7 @@ from posterity.cli.output import note, print_json
 
 def predict_command(
     run: Annotated[Path, typer.Argument(help="the run's directory")],
-    inputs: Annotated[Path, typer.Argument(help=".npz (array x) or .csv with the inputs")],
+    inputs: Annotated[Path, typer.Argument(help=".npz (array x), .csv or .csv.gz with the inputs")],
     out: Annotated[Path, typer.Option(help=".csv or .npz to write")],
     samples: Annotated[int, typer.Option(min=1, help="weight samples")] = SAMPLES,
     target: Annotated[str | None, typer.Option(help="column of the .csv to leave out")] = None,
@@ -34,8 +34,9 @@ def predict_command(
         trained = trained.average()
     x = read_inputs(inputs, target=target, columns=trained.columns)
     prediction = trained.predict(x, samples, seed=seed)
-    write_predictions(out, prediction)
+    write_predictions(out, prediction, trained.classes)
     if json:
-        print_json({"run": str(run), "out": str(out), "rows": len(prediction), "samples": samples, "seed": seed})
+        found = {"run": str(run), "out": str(out), "rows": len(prediction), "samples": samples, "seed": seed}
+        print_json(found | ({"classes": list(trained.classes)} if trained.classes else {}))
     else:
         note(f"{len(prediction)} predictions written to {out}")

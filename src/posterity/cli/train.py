@@ -61,6 +61,8 @@ def train_command(
     else:
         note(f"finished: {record.summary['stopped']}; results in {out}")
         print_metrics(f"{run.network_name} on {run.dataset}, test data", record.columns())
+        if record.by_class:
+            print_metrics("by class", record.by_class)
     for warning in record.warnings:
         note(f"warning: {warning}")
 

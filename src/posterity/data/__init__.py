@@ -2,9 +2,10 @@
 
 from posterity.data.augmentation import AUGMENTATIONS, Augmentation, check_augmentation
 from posterity.data.batches import Batches
+from posterity.data.columns import Columns
 from posterity.data.dataset import Batch, Dataset, Task
 from posterity.data.feeds import FedBatches, Feed, MemoryFeed
-from posterity.data.files import read_columns, read_dataset, read_inputs, resolve_dataset
+from posterity.data.files import read_dataset, read_inputs, resolve_dataset
 from posterity.data.loading import LoaderData, LoaderFeed
 from posterity.data.registry import DATASETS, DatasetInfo, describe, fetch, is_here, is_seeded, load, load_test, names
 from posterity.data.splits import Splits
@@ -16,6 +17,7 @@ __all__ = [
     "Augmentation",
     "Batch",
     "Batches",
+    "Columns",
     "Dataset",
     "DatasetInfo",
     "FedBatches",
@@ -34,7 +36,6 @@ __all__ = [
     "load",
     "load_test",
     "names",
-    "read_columns",
     "read_dataset",
     "read_inputs",
     "resolve_dataset",

@@ -14,6 +14,7 @@ from torch import Tensor
 from posterity.core import inputs
 from posterity.core.errors import DataError
 from posterity.core.inputs import Inputs
+from posterity.data.columns import Columns
 from posterity.data.validation import (
     as_floats,
     as_inputs,
@@ -56,6 +57,7 @@ class Dataset:
     arguments of the network; `y` is (n,) int64 for classification ((n, ...) for maps of classes), (n,) floating 0/1 for
     binary and (n, k) floating for regression. Raw data may be float64, a network takes float32: `Standardisation` or
     `to` make the one of the other. `weight` (n,) multiplies each row's log-likelihood: 2 is the datum twice.
+    `classes` are the classes' names, `columns` what a table's columns were, where they are known.
     """
 
     x: Inputs
@@ -64,6 +66,8 @@ class Dataset:
     num_classes: int = 0
     name: str = "data"
     weight: Tensor | None = None
+    classes: tuple[str, ...] = ()
+    columns: Columns | None = None
 
     def __post_init__(self) -> None:
         if self.task not in get_args(Task):
@@ -128,14 +132,8 @@ class Dataset:
 
     def split(self, fraction: float, generator: torch.Generator) -> tuple[Dataset, Dataset]:
         """(rest, held out), the held-out part being a random `fraction` of the rows."""
-        held = round(len(self) * fraction) if 0.0 < fraction < 1.0 else 0
-        if not 0 < held < len(self):
-            raise DataError(
-                f"holding out the fraction {fraction} of the {len(self)} rows of {self.name} leaves a part "
-                "empty; give a fraction between 0 and 1 that leaves each part a row, or more data."
-            )
-        order = torch.randperm(len(self), generator=generator)
-        return self.subset(order[held:].sort().values), self.subset(order[:held].sort().values)
+        rest, held_out = split_rows(len(self), fraction, generator, self.name)
+        return self.subset(rest), self.subset(held_out)
 
     @classmethod
     def from_arrays(
@@ -172,3 +170,15 @@ class Dataset:
             return cls(given, targets.float(), "binary", 0, name, beside)
         columns = targets.unsqueeze(1) if targets.ndim == 1 else targets
         return cls(given, columns, task or inferred, 0, name, beside)
+
+
+def split_rows(count: int, fraction: float, generator: torch.Generator, name: str) -> tuple[Tensor, Tensor]:
+    """(rest, held out): the rows of each part in order, the held-out part being a random `fraction` of them."""
+    held = round(count * fraction) if 0.0 < fraction < 1.0 else 0
+    if not 0 < held < count:
+        raise DataError(
+            f"holding out the fraction {fraction} of the {count} rows of {name} leaves a part "
+            "empty; give a fraction between 0 and 1 that leaves each part a row, or more data."
+        )
+    order = torch.randperm(count, generator=generator)
+    return order[held:].sort().values, order[:held].sort().values

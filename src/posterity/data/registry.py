@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from posterity.core.errors import UsageError
 from posterity.core.registry import PluginError, Registry
@@ -58,16 +59,24 @@ def is_here(name: str) -> bool:
     return name not in DATASETS or DATASETS[name].available()
 
 
-def load(name: str, *, split: int = 0, seed: int = 0, target: str | None = None, task: Task | None = None) -> Splits:
+def load(
+    name: str,
+    *,
+    split: int = 0,
+    seed: int = 0,
+    target: str | None = None,
+    task: Task | None = None,
+    **tables: Any,
+) -> Splits:
     """Training and test data by name, or of a `.npz` or `.csv` file by its path.
 
     `split` numbers the standard splits of UCI sets; `seed` draws synthetic data, and the fifth of a
     file's rows that become test data; `target` names a `.csv` file's target column; `task` overrides
-    what a file's targets suggest.
+    what a file's targets suggest; `tables` are the options of `read_splits` for a `.csv`, which mean nothing to others.
     """
     if name not in DATASETS and is_file_name(name):
         _refuse(name, split=split)
-        return read_splits(Path(name), seed=seed, target=target, task=task)
+        return read_splits(Path(name), seed=seed, target=target, task=task, **tables)
     entry = _entry(name)
     _refuse(name, target=target, task=task, split=0 if "split" in entry.options else split)
     if entry.load is None:
@@ -82,12 +91,18 @@ def is_seeded(name: str) -> bool:
 
 
 def load_test(
-    name: str, *, split: int = 0, seed: int = 0, target: str | None = None, task: Task | None = None
+    name: str,
+    *,
+    split: int = 0,
+    seed: int = 0,
+    target: str | None = None,
+    task: Task | None = None,
+    **tables: Any,
 ) -> Dataset:
     """The test data only, which every data set has; arguments as for `load`."""
     entry = None if is_file_name(name) else _entry(name)
     if entry is None or entry.load_test is None:
-        return load(name, split=split, seed=seed, target=target, task=task).test
+        return load(name, split=split, seed=seed, target=target, task=task, **tables).test
     _refuse(name, split=split, target=target, task=task)
     return entry.load_test()
 

@@ -48,6 +48,9 @@ class Standardisation:
         unit = cls.identity(dataset)
         if dataset.x.is_floating_point():
             x_mean, x_sd = _moments(dataset.x, f"{dataset.name}: inputs")
+            if dataset.columns is not None:  # ones, zeros and codes stay what they are
+                scaled = torch.tensor(dataset.columns.scaled)
+                x_mean, x_sd = torch.where(scaled, x_mean, 0.0), torch.where(scaled, x_sd, 1.0)
             unit = replace(unit, x_mean=x_mean, x_sd=x_sd)
         if dataset.task == "regression":
             y_mean, y_sd = _moments(dataset.y, f"{dataset.name}: targets")
@@ -63,15 +66,15 @@ class Standardisation:
         like = dataset.y if dataset.task == "regression" else dataset.x
         return cls(dataset.x.new_zeros(shape), dataset.x.new_ones(shape), like.new_zeros(width), like.new_ones(width))
 
-    def inputs(self, x: Tensor) -> Tensor:
-        """Standardised inputs, (n, ...); tokens come back as they are."""
+    def inputs(self, x: Tensor, *, most: torch.dtype = torch.float32) -> Tensor:
+        """Standardised inputs, (n, ...), with the precision `most` at most; tokens come back as they are."""
         mean = self.x_mean
         if x.ndim != mean.ndim + 1 or x.shape[1] != mean.shape[0]:
             raise DataError(
                 f"inputs of shape {tuple(x.shape)} do not fit the training data: expected {mean.ndim + 1} "
                 f"dimensions, rows first, and {mean.shape[0]} features or channels second."
             )
-        return _standardised(x, mean, self.x_sd) if mean.is_floating_point() else x
+        return _standardised(x, mean, self.x_sd, most) if mean.is_floating_point() else x
 
     def targets(self, y: Tensor) -> Tensor:
         """Standardised regression targets (n, k); labels and 0/1 come back as they are."""
@@ -79,7 +82,7 @@ class Standardisation:
             return y.float() if y.dtype == torch.float64 else y
         if y.shape[1] != len(self.y_mean):
             raise DataError(f"targets have {y.shape[1]} columns but those of the training data {len(self.y_mean)}.")
-        return _standardised(y, self.y_mean, self.y_sd)
+        return _standardised(y, self.y_mean, self.y_sd, torch.float32)
 
     def apply(self, dataset: Dataset) -> Dataset:
         """`dataset` with standardised inputs and, for regression, targets."""
@@ -98,11 +101,11 @@ class Standardisation:
         return cls(state["x_mean"], state["x_sd"], state["y_mean"], state["y_sd"])
 
 
-def _standardised(values: Tensor, mean: Tensor, sd: Tensor) -> Tensor:
-    """(values - mean) / sd as float32, or narrower if all three are."""
+def _standardised(values: Tensor, mean: Tensor, sd: Tensor, most: torch.dtype) -> Tensor:
+    """(values - mean) / sd as `most`, or narrower if all three are."""
     if torch.promote_types(values.dtype, mean.dtype) != torch.float64:
         return (values - mean).div_(sd)
-    result = torch.empty(values.shape, dtype=torch.float32, device=values.device)
+    result = torch.empty(values.shape, dtype=most, device=values.device)
     for place, chunk in zip(chunks(result), chunks(values), strict=True):
         place.copy_((chunk - mean).div_(sd))
     return result

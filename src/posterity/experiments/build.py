@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,11 +19,13 @@ from posterity.data import Dataset, Splits, Standardisation, Task
 from posterity.ensemble import ensemble, member_seed
 from posterity.experiments.kept_data import kept
 from posterity.experiments.run import Run
-from posterity.models import build_model, check_model_options, default_model
+from posterity.models import Embedded, build_model, check_model_options, default_model
 from posterity.posteriors import POSTERIORS
 from posterity.priors import PriorRule, build_prior, check_prior_options
 from posterity.training.fitting_data import default_likelihood
 from posterity.training.stored import PYTHON
+
+Make = Callable[[Sequence[int], int], nn.Module]  # of the shape of one input and the number of outputs
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def _source(run: Run) -> dict[str, Any]:
             "the data of this run are a program's own: give them, evaluate_run(folder, test=...) or --data FILE; "
             "to go on with it, fit(..., out=folder, resume=True)"
         )
-    return {name: getattr(run, name) for name in ("dataset", "split", "target", "task")}
+    return {name: getattr(run, name) for name in ("dataset", "split", "target", "task", "max_one_hot", "embedded")}
 
 
 def _load(run: Run) -> Splits:
@@ -83,8 +86,22 @@ def at_most(test: Dataset, rows: int | None) -> Dataset:
     return test if rows is None or rows >= len(test) else test.sample(rows, generator(0, "test rows"))
 
 
-def build_module(run: Run, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
-    """The run's plain network."""
+def build_module(
+    run: Run,
+    input_shape: Sequence[int],
+    num_outputs: int,
+    codes: Sequence[int] = (),
+    make: Make | None = None,
+) -> nn.Module:
+    """The run's plain network, or that of `make`; a table's `codes` of categories are embedded before it."""
+    if make is None:
+        make = partial(_named, run)
+    if not codes:
+        return make(input_shape, num_outputs)
+    return Embedded(input_shape[0], codes, lambda width: make((width,), num_outputs))
+
+
+def _named(run: Run, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
     name, usual = default_model(input_shape) if run.model is None else (run.model, {})
     if run.model_options:
         check_model_options(name, run.model_options)
@@ -94,22 +111,27 @@ def build_module(run: Run, input_shape: Sequence[int], num_outputs: int) -> nn.M
     return build_model(name, input_shape, num_outputs, **{**usual, **run.model_options, **hidden})
 
 
-def build_network(run: Run, dataset: Dataset) -> BayesianModule:
-    """The run's network with its initial weights, which the seed alone decides; an ensemble's by each member's seed."""
+def build_network(run: Run, dataset: Dataset, make: Make | None = None) -> BayesianModule:
+    """The run's network with its initial weights, which the seed alone decides; an ensemble's by each member's seed.
+
+    `make` gives another plain network than the one that the run names.
+    """
     if run.ensemble == 1:
-        return _build_one(run, dataset)
+        return _build_one(run, dataset, make)
     seeds = [member_seed(run.seed, number) for number in range(1, run.ensemble + 1)]
-    return ensemble([_build_one(run.model_copy(update={"seed": s}), dataset) for s in seeds], seed=run.seed)
+    return ensemble([_build_one(run.model_copy(update={"seed": s}), dataset, make) for s in seeds], seed=run.seed)
 
 
-def _build_one(run: Run, dataset: Dataset) -> BayesianModule:
+def _build_one(run: Run, dataset: Dataset, make: Make | None) -> BayesianModule:
     _refuse_idle(run, dataset.task)
     if run.posterior_options:
         POSTERIORS[run.posterior].check_start(run.posterior_options)
     likelihood = default_likelihood(dataset, run.noise)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(run.seed, "initial weights"))
-        model = build_module(run, dataset.input_shape, likelihood.num_outputs(dataset.num_outputs))
+        codes = dataset.columns.codes if dataset.columns else ()
+        outputs = likelihood.num_outputs(dataset.num_outputs)
+        model = build_module(run, dataset.input_shape, outputs, codes, make)
         return bayesian(
             model,
             prior=_prior(run),

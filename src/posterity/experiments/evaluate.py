@@ -34,10 +34,12 @@ class Evaluation:
     targets: Tensor
     shifted: dict[str, dict[str, float]] = field(default_factory=dict)
     shifted_predictions: dict[str, Prediction] = field(default_factory=dict)
+    by_class: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The numbers."""
-        return {"test": self.test, **({"ood": self.shifted} if self.shifted else {})}
+        more = {"ood": self.shifted, "by_class": self.by_class}
+        return {"test": self.test, **{name: numbers for name, numbers in more.items() if numbers}}
 
 
 def evaluate(
@@ -60,7 +62,21 @@ def _evaluate(trained: Trained, test: Dataset, inputs: dict[str, Tensor], sample
     prediction = trained.predict(test.x, samples, seed=seed)
     elsewhere = {name: trained.predict(x, samples, seed=seed) for name, x in inputs.items()}
     shifted = {name: _detect(prediction, other) for name, other in elsewhere.items()}
-    return Evaluation(metrics.score(prediction, test.y, test.task), prediction, test.y, shifted, elsewhere)
+    scores, named = metrics.score(prediction, test.y, test.task), _by_class(prediction, test.y, trained.classes)
+    return Evaluation(scores, prediction, test.y, shifted, elsewhere, named)
+
+
+def _by_class(prediction: Prediction, y: Tensor, classes: Sequence[str]) -> dict[str, dict[str, float]]:
+    """By the name of each class, if they have names: its rows, how many are found, and how sure the network is."""
+    found = {}
+    for number, name in enumerate(classes):
+        own = y == number
+        if own.any():
+            right = (prediction.label[own] == number).double().mean().item()
+            found[name] = {
+                "rows": int(own.sum()), "accuracy": right, "confidence": prediction.confidence[own].mean().item()
+            }  # fmt: skip
+    return found
 
 
 def _shifted_inputs(trained: Trained, name: str, test: Dataset, seed: int) -> Tensor:

@@ -15,7 +15,7 @@ from posterity.experiments.evaluate import Evaluation, evaluate
 from posterity.experiments.predictions import write_stored
 from posterity.experiments.record import Record
 from posterity.experiments.run import Run
-from posterity.experiments.trained import column_names, load_run
+from posterity.experiments.trained import load_run
 from posterity.prediction import DEFAULT_SAMPLES
 from posterity.storage import RunDirectory, merge_json
 from posterity.training import CHECKPOINT_SECONDS, Callback, Training, carry_out, current_ranks, plan
@@ -65,7 +65,7 @@ def execute(
             callbacks=[*callbacks, *([_Prolong(run, directory)] if prolongs else [])],
             progress=progress,
             checkpoint_seconds=checkpoint_seconds,
-            extra=loading_notes(net, planned, column_names(run)),
+            extra=loading_notes(net, planned),
         )
         summary = {"key": run.key, **summary_of(result, planned)}
         directory.confirm()

@@ -8,7 +8,7 @@ predictions.npz     arrays named network/data/what: last/test/mean, average/nois
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,27 +52,29 @@ def read_stored(path: Path) -> Stored:
     return found
 
 
-def write_predictions(path: Path, prediction: Prediction) -> None:
-    """Write `prediction` to `path`, atomically; the ending decides the format."""
+def write_predictions(path: Path, prediction: Prediction, classes: Sequence[str] = ()) -> None:
+    """Write `prediction` to `path`, atomically, with the names of its `classes`; the ending decides the format."""
     writers = {".csv": _write_csv, ".npz": _write_npz}
     suffix = path.suffix.lower()
     if suffix not in writers:
         raise UsageError(f"predictions are written as .csv or .npz, not '{path.name}'")
     try:
-        replace_file(path, lambda partial: writers[suffix](partial, prediction))
+        replace_file(path, lambda partial: writers[suffix](partial, prediction, classes))
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _write_npz(path: Path, prediction: Prediction) -> None:
+def _write_npz(path: Path, prediction: Prediction, classes: Sequence[str]) -> None:
     contents: dict[str, Any] = {name: tensor.numpy() for name, tensor in prediction.columns().items()}
+    if classes:
+        contents["classes"] = np.array(classes)
     if prediction.samples is not None:
         contents["samples"] = prediction.samples.numpy()
     with path.open("wb") as file:  # to a path with another ending, .NPZ say, numpy would add its own
         np.savez_compressed(file, **contents)
 
 
-def _write_csv(path: Path, prediction: Prediction) -> None:
+def _write_csv(path: Path, prediction: Prediction, classes: Sequence[str]) -> None:
     columns: dict[str, Tensor]
     if isinstance(prediction, RealPrediction):
         columns = {
@@ -87,8 +89,10 @@ def _write_csv(path: Path, prediction: Prediction) -> None:
         assert isinstance(prediction, ClassPrediction)
         columns = {name: getattr(prediction, name) for name in ("label", "confidence", "aleatoric", "epistemic")}
         columns["p"] = prediction.mean
-        names = [*list(columns)[:-1], *(f"p_{k}" for k in range(prediction.mean.shape[1]))]
+        names = [*list(columns)[:-1], *(f"p_{k}" for k in classes or range(prediction.mean.shape[1]))]
     table = [_written(column.reshape(len(prediction), -1)) for column in columns.values()]
+    if classes:
+        table[names.index("label")] = [[classes[label]] for label in prediction.label.tolist()]
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(names)

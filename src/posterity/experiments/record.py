@@ -54,7 +54,9 @@ class Record:
 
     def numbers(self) -> dict[str, Any]:
         """The evaluation's numbers alone."""
-        return {name: value for name, value in self.evaluation.items() if name in ("test", "ood", "average")}
+        return {
+            name: value for name, value in self.evaluation.items() if name in ("test", "ood", "by_class", "average")
+        }
 
     @property
     def warnings(self) -> list[str]:
@@ -76,6 +78,12 @@ class Record:
     def load(self) -> Trained:
         """The trained network."""
         return load_run(self.folder)
+
+    @property
+    def by_class(self) -> dict[str, dict[str, float]]:
+        """Of the test data by the class's name, where classes have names."""
+        found: dict[str, dict[str, float]] = self.evaluation.get("by_class", {})
+        return found
 
     def columns(self) -> dict[str, dict[str, float]]:
         """The metrics as columns of a table: the test data, data from elsewhere; the average's beside the last's."""

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, ValidationError
 
 from posterity.core.errors import CorruptFileError, UsageError, unknown_name
 from posterity.data import resolve_dataset
+from posterity.data.columns import MAX_ONE_HOT
 from posterity.initialisation import DEFAULT_RELATIVE_SD, INIT, INITS, MODULE
 from posterity.initialisation import PRIOR as OF_PRIOR
 from posterity.models import IMAGES, MODELS, TABLES
@@ -67,13 +68,17 @@ class Run(Settings):
     """Everything that decides a run's result."""
 
     dataset: Annotated[str, AfterValidator(resolve_dataset)] = setting(
-        "digits", DATA, "data set's name, or the path of a .npz or .csv file"
+        "digits", DATA, "data set's name, or the path of a .npz, .csv or .csv.gz file"
     )
     split: int = setting(0, DATA, "number of the standard split (UCI sets)", ge=0)
     target: str | None = setting(None, DATA, "target column of a .csv file; the last one by default")
     task: Literal["classification", "binary", "regression"] | None = setting(
         None, DATA, "what a file's targets are, where they do not show it: classification, binary or regression"
     )
+    max_one_hot: int = setting(
+        MAX_ONE_HOT, DATA, "values of a table's category that become an input each; one with more is embedded", ge=0
+    )
+    embedded: tuple[str, ...] = setting((), DATA, "columns of a table that are categories and embedded in any case")
     train_rows: int | None = setting(None, DATA, "rows to train on, drawn from all by the seed; all by default", ge=2)
     test_rows: int | None = setting(
         None, DATA, "rows to evaluate on, the same for every seed, and of other data as many; all by default", ge=2

@@ -19,7 +19,9 @@ from torch import Tensor, nn
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, DataError, UsageError
-from posterity.data import Standardisation, Task, read_columns
+from posterity.data import Columns, Standardisation, Task
+from posterity.data.files import encoded
+from posterity.data.frames import is_frame
 from posterity.experiments.build import build_module
 from posterity.experiments.run import Run
 from posterity.likelihoods import Prediction
@@ -38,7 +40,8 @@ class Trained:
     task: Task
     num_classes: int
     finished: bool
-    columns: tuple[str, ...] = ()
+    columns: Columns | None = None
+    classes: tuple[str, ...] = ()
     averaged: BayesianModule | None = None
 
     @property
@@ -65,7 +68,8 @@ class Trained:
         return {"last": replace(self, averaged=None), **average}
 
     def predict(self, x: ArrayLike | Tensor, samples: int = DEFAULT_SAMPLES, *, seed: int | None = None) -> Prediction:
-        """The predictive at raw inputs `x` (n, ...), in the targets' own units."""
+        """The predictive at raw inputs `x` (n, ...), or at the rows of a frame, in the targets' own units."""
+        x = torch.from_numpy(encoded(x, self.columns, "the inputs")) if is_frame(x) else x
         x = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x))  # lists keep all their digits
         if x.dim() == 0 or len(x) == 0:
             raise DataError(f"there are no inputs to predict from: their shape is {tuple(x.shape)}")
@@ -76,12 +80,6 @@ class Trained:
                 f"the inputs have shape {tuple(x.shape[1:])}; the network was trained on {self.input_shape}"
             )
         return self.net.predict(x, samples, seed=seed)
-
-
-def column_names(run: Run) -> list[str]:
-    """Names of a .csv file's input columns, so that predictions find them by name."""
-    path = Path(run.dataset)
-    return read_columns(path, target=run.target) if path.suffix.lower() == ".csv" else []
 
 
 def load_run(path: str | Path, model: nn.Module | None = None) -> Trained:
@@ -102,7 +100,9 @@ def load_run(path: str | Path, model: nn.Module | None = None) -> Trained:
                 f"the network in {path} is a program's own ({extra['module']}), which no file holds: give a module of "
                 "that architecture, load_run(folder, model=...), or on the command line --module package.module:name"
             )
-        model = build_module(run, shape, extra["num_outputs"]) if model is None else model
+        columns = _columns(extra["columns"])
+        if model is None:
+            model = build_module(run, shape, extra["num_outputs"], columns.codes if columns else ())
         averaged = state["averaged"] and _network(**state["averaged"], model=model)
         nets = [net for net in (_network(state["description"], state["net"], model), averaged) if net is not None]
         for net in nets:
@@ -114,11 +114,19 @@ def load_run(path: str | Path, model: nn.Module | None = None) -> Trained:
             extra["task"],
             extra["num_classes"],
             bool(state["stopped"]),
-            tuple(extra["columns"]),
+            columns,
+            tuple(extra.get("classes", ())),
             averaged or None,
         )
     except (KeyError, RuntimeError) as error:
         raise CorruptFileError(f"the checkpoint in {path} does not describe a network: {error}") from error
+
+
+def _columns(kept: list[Any]) -> Columns | None:
+    """What a table's columns were; a run of earlier versions has the names of its numbers alone."""
+    if not kept:
+        return None
+    return Columns.from_dict([{"name": each} if isinstance(each, str) else each for each in kept])
 
 
 def _network(network: dict[str, Any], net: Mapping[str, Tensor], model: nn.Module) -> BayesianModule:

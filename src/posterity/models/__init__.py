@@ -12,6 +12,7 @@ from posterity.core.options import Option, check_options, options_of
 from posterity.core.registry import Registry
 from posterity.models.cnn import cnn
 from posterity.models.densenet import densenet121
+from posterity.models.embedded import Embedded
 from posterity.models.lenet import lenet5
 from posterity.models.mean_field_net import MeanFieldNet, mean_field
 from posterity.models.mlp import mlp
@@ -81,6 +82,7 @@ __all__ = [
     "IMAGES",
     "MODELS",
     "TABLES",
+    "Embedded",
     "MeanFieldNet",
     "build_model",
     "check_model_options",

@@ -4,7 +4,7 @@ from posterity.storage.atomic import merge_json, read_json, replace_file, write_
 from posterity.storage.checkpoint import Checkpoints, CheckpointWarning
 from posterity.storage.directory import RunDirectory
 from posterity.storage.history import EpochRecord, History, in_short, read_history
-from posterity.storage.network import describe, load, network_like, network_state, rebuild, save
+from posterity.storage.network import describe, load, network_like, network_state, read_notes, rebuild, save
 from posterity.storage.predictor import load_predictor, save_predictor
 from posterity.storage.table import flat, write_table
 
@@ -24,6 +24,7 @@ __all__ = [
     "network_state",
     "read_history",
     "read_json",
+    "read_notes",
     "rebuild",
     "replace_file",
     "save",

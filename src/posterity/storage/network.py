@@ -85,10 +85,14 @@ def network_like(net: BayesianModule, state: Mapping[str, Any]) -> BayesianModul
     return copied
 
 
-def save(net: BayesianModule, path: str | Path) -> None:
-    """Write `net` (posterior, prior, likelihood, standardisation, other weights, buffers) to `path`, atomically."""
+def save(net: BayesianModule, path: str | Path, *, notes: Mapping[str, Any] | None = None) -> None:
+    """Write `net` (posterior, prior, likelihood, standardisation, other weights, buffers) to `path`, atomically.
+
+    `notes` are plain values that are kept with it, and read by `read_notes`.
+    """
     scale = {} if net.standardisation is None else net.standardisation.state()
-    FILE.write(Path(path), describe(net), {**net.state_dict(), **{SCALE + n: tensor for n, tensor in scale.items()}})
+    tensors = {**net.state_dict(), **{SCALE + name: tensor for name, tensor in scale.items()}}
+    FILE.write(Path(path), {**describe(net), **({} if notes is None else {"notes": notes})}, tensors)
 
 
 def load(
@@ -113,3 +117,9 @@ def load(
     except RuntimeError as error:
         raise UsageError(f"{path} does not fit this module: {error}") from error
     return net.eval()
+
+
+def read_notes(path: str | Path) -> dict[str, Any]:
+    """What was noted with the network at `path`; empty if nothing was."""
+    notes: dict[str, Any] = FILE.read(Path(path))[0].get("notes", {})
+    return notes

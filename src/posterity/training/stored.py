@@ -7,7 +7,6 @@ summary.json    how the training ended
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ def write_python_run(path: Path, settings: Settings) -> None:
     write_text(path, tomli_w.dumps({"dataset": PYTHON, "model": PYTHON, **values}))
 
 
-def loading_notes(net: BayesianModule, planned: Plan, columns: Sequence[str] = ()) -> dict[str, Any]:
+def loading_notes(net: BayesianModule, planned: Plan) -> dict[str, Any]:
     """What is needed, beside weights and module, to use the network again: plain values and tensors."""
     train = planned.train
     scale = net.standardisation or Standardisation.identity(train)
@@ -42,7 +41,8 @@ def loading_notes(net: BayesianModule, planned: Plan, columns: Sequence[str] = (
         "num_outputs": planned.subject.likelihood.num_outputs(train.num_outputs),
         "task": train.task,
         "num_classes": train.num_classes,
-        "columns": list(columns),
+        "columns": [] if train.columns is None else train.columns.as_dict(),  # so that predictions find them by name
+        "classes": list(train.classes),
         "module": f"{model.__module__}:{model.__qualname__}",
     }
 
