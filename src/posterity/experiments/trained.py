@@ -19,12 +19,14 @@ from torch import Tensor, nn
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import CorruptFileError, DataError, UsageError
+from posterity.core.inputs import Inputs
+from posterity.core.reading import Output
 from posterity.data import Columns, Standardisation, Task
 from posterity.data.files import encoded
 from posterity.data.frames import is_frame
 from posterity.experiments.build import build_module
 from posterity.experiments.run import Run
-from posterity.likelihoods import Prediction
+from posterity.likelihoods import Likelihood, Prediction
 from posterity.prediction import DEFAULT_SAMPLES
 from posterity.storage import RunDirectory, rebuild
 from posterity.training.stored import PYTHON
@@ -36,7 +38,7 @@ class Trained:
 
     run: Run
     net: BayesianModule
-    input_shape: tuple[int, ...]
+    input_shape: tuple[int, ...] | None  # of one input; None where there are several
     task: Task
     num_classes: int
     finished: bool
@@ -67,8 +69,10 @@ class Trained:
         average = {} if self.averaged is None else {"average": self.average()}
         return {"last": replace(self, averaged=None), **average}
 
-    def predict(self, x: ArrayLike | Tensor, samples: int = DEFAULT_SAMPLES, *, seed: int | None = None) -> Prediction:
+    def predict(self, x: ArrayLike | Inputs, samples: int = DEFAULT_SAMPLES, *, seed: int | None = None) -> Prediction:
         """The predictive at raw inputs `x` (n, ...), or at the rows of a frame, in the targets' own units."""
+        if self.input_shape is None:
+            return self.net.predict(x, samples, seed=seed)
         x = torch.from_numpy(encoded(x, self.columns, "the inputs")) if is_frame(x) else x
         x = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x))  # lists keep all their digits
         if x.dim() == 0 or len(x) == 0:
@@ -82,10 +86,17 @@ class Trained:
         return self.net.predict(x, samples, seed=seed)
 
 
-def load_run(path: str | Path, model: nn.Module | None = None) -> Trained:
+def load_run(
+    path: str | Path,
+    model: nn.Module | None = None,
+    *,
+    likelihood: type[Likelihood] | None = None,
+    output: Output | None = None,
+) -> Trained:
     """The network of the run in `path`, from its newest whole checkpoint.
 
-    A run that `fit` made, with a module that has no name here, takes one of the same architecture as `model`.
+    A run that `fit` made, with a module that has no name here, takes one of the same architecture as `model`; a
+    `likelihood` of your own class and an `output` that is a function are given as to `load`.
     """
     directory = RunDirectory(path)
     run = Run.read(directory.config)
@@ -94,7 +105,7 @@ def load_run(path: str | Path, model: nn.Module | None = None) -> Trained:
         raise UsageError(f"{path} has no checkpoint yet; train it with: posterity train --out {path} --resume")
     try:
         extra = state["extra"]
-        shape = tuple(extra["input_shape"])
+        shape = None if extra["input_shape"] is None else tuple(extra["input_shape"])
         if model is None and run.model == PYTHON:
             raise UsageError(
                 f"the network in {path} is a program's own ({extra['module']}), which no file holds: give a module of "
@@ -102,10 +113,12 @@ def load_run(path: str | Path, model: nn.Module | None = None) -> Trained:
             )
         columns = _columns(extra["columns"])
         if model is None:
+            assert shape is not None  # a run by name has one input
             model = build_module(run, shape, extra["num_outputs"], columns.codes if columns else ())
-        averaged = state["averaged"] and _network(**state["averaged"], model=model)
-        nets = [net for net in (_network(state["description"], state["net"], model), averaged) if net is not None]
-        for net in nets:
+        own: dict[str, Any] = {"model": model, "likelihood": likelihood, "output": output}
+        averaged = state["averaged"] and _network(**state["averaged"], **own)
+        nets = [net for net in (_network(state["description"], state["net"], **own), averaged) if net is not None]
+        for net in nets if extra["standardisation"] is not None else ():
             net.standardisation = Standardisation.from_state(extra["standardisation"])
         return Trained(
             run,
@@ -129,9 +142,9 @@ def _columns(kept: list[Any]) -> Columns | None:
     return Columns.from_dict([{"name": each} if isinstance(each, str) else each for each in kept])
 
 
-def _network(network: dict[str, Any], net: Mapping[str, Tensor], model: nn.Module) -> BayesianModule:
-    """The network of this description and these tensors, around a copy of `model`."""
-    built = rebuild(network, model)
+def _network(network: dict[str, Any], net: Mapping[str, Tensor], model: nn.Module, **own: Any) -> BayesianModule:
+    """The network of this description and these tensors, around a copy of `model`; `own` as `rebuild` has it."""
+    built = rebuild(network, model, **own)
     built.load_state_dict(net)
     return built.eval()
 

@@ -24,6 +24,7 @@ from torch import Tensor
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import NonFiniteError
 from posterity.data import Dataset
+from posterity.likelihoods import Likelihood
 from posterity.objectives import Loss
 from posterity.optim import effective_rates
 from posterity.training.groups import ParameterGroup
@@ -60,6 +61,19 @@ def constant_score(data: Dataset) -> float:
     return -torch.xlogy(shares, shares).sum().item()
 
 
+def far_targets(train: Dataset, likelihood: Likelihood | None) -> list[str]:
+    """A warning of real targets that are far from standard."""
+    if train.task != "regression" or likelihood is None or not likelihood.of_reals:
+        return []
+    spread, centre = train.y.std(0, correction=0).mean().item(), train.y.mean(0).abs().max().item()
+    if 1 / FAR < spread < FAR and centre < FAR:
+        return []
+    return [
+        f"the targets have a mean of {centre:.3g} and a spread of {spread:.3g}, which weights of a usual size do not "
+        "reach: fit(..., standardise=True) standardises inputs and targets and predicts in their units"
+    ]
+
+
 def health_warnings(
     net: BayesianModule,
     train: Dataset,
@@ -72,14 +86,7 @@ def health_warnings(
     num_data: int,
 ) -> list[str]:
     """What a person should look at; `score` is the accuracy, or the mean square error."""
-    found = []
-    if train.task == "regression" and net.likelihood is not None and net.likelihood.of_reals:
-        spread, centre = train.y.std(0, correction=0).mean().item(), train.y.mean(0).abs().max().item()
-        if not (1 / FAR < spread < FAR and centre < FAR):
-            found.append(
-                f"the targets have a mean of {centre:.3g} and a spread of {spread:.3g}, which weights of a usual size "
-                "do not reach: fit(..., standardise=True) standardises inputs and targets and predicts in their units"
-            )
+    found = far_targets(train, net.likelihood)
     if not net.posterior.random:
         return found
     sizes: dict[str, int] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +16,7 @@ from posterity.likelihoods import Likelihood
 from posterity.storage import RunDirectory, merge_json
 from posterity.training.callbacks import Callback
 from posterity.training.carry_out import CHECKPOINT_SECONDS, FitResult, carry_out
+from posterity.training.diagnostics import far_targets
 from posterity.training.fitting_data import Data
 from posterity.training.keywords import SettingsKeywords
 from posterity.training.plan import plan
@@ -57,6 +59,8 @@ def fit(
         train = standardised(train, scale, net, likelihood)
         val = None if val is None else standardised(val, scale, net, likelihood)
     planned = plan(net, train, val, known, likelihood=likelihood, num_data=num_data)
+    for warning in far_targets(planned.train, planned.subject.likelihood):
+        warnings.warn(warning, UserWarning, stacklevel=2)
     ranks = current_ranks()
     if ranks is not None and not ranks.leads:
         out, progress = None, False

@@ -14,6 +14,7 @@ import tomli_w
 import torch
 
 from posterity.bayesian import BayesianModule
+from posterity.core import inputs
 from posterity.data import Standardisation
 from posterity.storage import write_text
 from posterity.training.carry_out import FitResult
@@ -33,11 +34,12 @@ def write_python_run(path: Path, settings: Settings) -> None:
 def loading_notes(net: BayesianModule, planned: Plan) -> dict[str, Any]:
     """What is needed, beside weights and module, to use the network again: plain values and tensors."""
     train = planned.train
-    scale = net.standardisation or Standardisation.identity(train)
+    several = inputs.several(train.x)
+    scale = net.standardisation or (None if several else Standardisation.identity(train))
     model = type(net.model)
     return {
-        "standardisation": scale.state(),
-        "input_shape": list(train.input_shape),
+        "standardisation": None if scale is None else scale.state(),
+        "input_shape": None if several else list(train.input_shape),
         "num_outputs": planned.subject.likelihood.num_outputs(train.num_outputs),
         "task": train.task,
         "num_classes": train.num_classes,
