@@ -166,7 +166,11 @@ def module(features, outputs):
     return nn.Sequential(nn.Linear(features, 8), nn.Tanh(), nn.Linear(8, outputs))
 
 
-@pytest.mark.parametrize("model", [None, "mlp", (8, 8), [8], module, module(3, 1)], ids=str)
+@pytest.mark.parametrize(
+    "model",
+    [None, "mlp", (8, 8), [8], module, module(3, 1)],
+    ids=["default", "name", "sizes", "list", "function", "module"],
+)
 def test_any_network(model, tmp_path):
     fitted = pt.BayesianRegressor(model=model, epochs=2, random_state=0).fit(X, Y)
     fitted.save(tmp_path / "model.pt")

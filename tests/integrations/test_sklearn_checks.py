@@ -8,10 +8,12 @@ import posterity as pt
 SHORT = {"model": (16,), "epochs": 30, "lr": 0.03, "prediction_samples": 8}
 ESTIMATORS = [pt.BayesianClassifier(**SHORT), pt.BayesianRegressor(**SHORT)]
 
-# What scikit-learn allows its own estimators that are trained in random batches (SGDClassifier, Perceptron, ...): rows
-# that are repeated come into other batches, and are summed in another order, than rows that weigh more. That a weight
-# counts as so many rows up to that noise, and a weight of 0 exactly, is in test_sklearn.py.
-EXPECTED = {"check_sample_weight_equivalence_on_dense_data": "repeated rows come into other batches than weighted ones"}
+# Equal to seven digits: the training is in single precision, and the columns' own mean and sd are those of the rows,
+# whatever they weigh. scikit-learn allows the same to its own that are trained in random batches (SGDClassifier,
+# Perceptron). That a weight counts as so many rows in the training itself is in tests/training/test_fit_inputs.py.
+EXPECTED = {
+    "check_sample_weight_equivalence_on_dense_data": "single precision; columns are standardised without weights"
+}
 
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda _: EXPECTED)

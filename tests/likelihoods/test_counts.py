@@ -8,7 +8,7 @@ from scipy import stats
 import posterity as pt
 from posterity.core.errors import DataError, UsageError
 from posterity.metrics import score
-from posterity.training.plan import as_dataset
+from posterity.training.fitting_data import as_dataset
 
 G = torch.Generator().manual_seed(0)
 OUTPUTS = torch.randn(3, 5, 2, generator=G, dtype=torch.float64) + 1
@@ -79,9 +79,9 @@ def test_wrong_dispersion(wrong):
 
 
 def test_integers_are_counts_where_the_likelihood_says_so():
-    x, y = torch.randn(4, 2), torch.tensor([0, 3, 17, 2])
-    assert as_dataset((x, y % 2), torch.float32).task == "classification"
-    found = as_dataset((x, y), torch.float32, pt.Poisson())
+    x, y, net = torch.randn(4, 2), torch.tensor([0, 3, 17, 2]), pt.bayesian(torch.nn.Linear(2, 2))
+    assert as_dataset((x, y % 2), net).task == "classification"
+    found = as_dataset((x, y), net, pt.Poisson())
     assert (found.task, found.y.tolist()) == ("regression", [[0], [3], [17], [2]])
 
 

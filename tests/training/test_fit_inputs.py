@@ -280,7 +280,7 @@ def test_weights_follow_their_rows_and_train():
     x = torch.cat([torch.ones(20, 1), torch.ones(20, 1)])
     y = torch.cat([torch.zeros(20), torch.ones(20)])
     weight = torch.cat([torch.full((20,), 3.0), torch.ones(20)])
-    data = pt.Dataset.from_arrays(x, y, weight=weight)
+    data = pt.Dataset.from_arrays(x, y, "regression", weight=weight)
     some = data.sample(10, torch.Generator().manual_seed(0))
     assert torch.equal(some.weight, 3.0 - 2.0 * some.y.squeeze(1))
     rest, held = data.split(0.25, torch.Generator().manual_seed(0))
@@ -298,3 +298,19 @@ def test_weights_follow_their_rows_and_train():
 def test_strange_weights_are_refused(weight, message):
     with pytest.raises(DataError, match=message):
         pt.Dataset.from_arrays([[1.0], [2.0]], [0, 1], weight=weight)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_a_training_with_weights_is_that_of_repeated_rows(task):
+    generator = torch.Generator().manual_seed(0)
+    x, counts = torch.randn(15, 3, generator=generator), torch.randint(1, 4, (15,), generator=generator)
+    y = (x[:, 0] > 0).long() if task == "classification" else x[:, :1] + 0.1 * torch.randn(15, 1, generator=generator)
+    again = torch.repeat_interleave(torch.arange(15), counts)
+    found = []
+    for data in (pt.Dataset.from_arrays(x, y, weight=counts.float()), pt.Dataset.from_arrays(x[again], y[again])):
+        torch.manual_seed(0)
+        net = pt.bayesian(nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 3 - y.ndim)), seed=0)
+        result = pt.fit(net, data, epochs=20, seed=0)
+        found.append([net.posterior.mean, net.posterior.sd, net.predict(x, seed=0).total, result.ending["sd_wanted"]])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)

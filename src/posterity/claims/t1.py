@@ -82,6 +82,7 @@ class NoiseConfidence(Claim):
             for number, each in enumerate(rows):
                 assert each.folder is not None
                 trained = Record.read(each.folder).load()
+                assert trained.input_shape is not None
                 noise = torch.randn(IMAGES, *trained.input_shape, generator=generator(each.seed, "noise"))
                 prediction = trained.net.predictive(noise, SAMPLES, seed=each.seed)
                 confidence = prediction.confidence.detach().double().clamp(0, 1).numpy()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -101,13 +102,21 @@ class RowBatches:
 
 
 class MemoryFeed(Feed):
-    """A Dataset in memory: a batch is one `index_select`."""
+    """A Dataset in memory: a batch is one `index_select`.
+
+    Rows that are weighted count as the sum of their weights, and are given with weights of mean 1: with c the KL's
+    factor, sum_n w_n nll_n + c KL is divided by sum_n w_n, as if each row were there w_n times.
+    """
 
     def __init__(self, data: Dataset, batch_size: int) -> None:
-        self.at_hand = data
-        self.num_data = len(data)
-        self.batch_size = min(batch_size, self.num_data)
-        self.num_batches = -(-self.num_data // self.batch_size)
+        rows = self.num_data = len(data)
+        if data.weight is not None:
+            total = data.weight.double().sum().item()
+            self.num_data = max(1, round(total))
+            data = replace(data, weight=data.weight * (rows / total))
+        self.at_hand, self._rows = data, rows
+        self.batch_size = min(batch_size, rows)
+        self.num_batches = -(-rows // self.batch_size)
 
     @property
     def checksum(self) -> int:
@@ -116,7 +125,7 @@ class MemoryFeed(Feed):
 
     def batches(self, generator: torch.Generator) -> RowBatches:
         """In an order from `generator`."""
-        return RowBatches(Batches(self.num_data, self.batch_size, generator), self.at_hand.rows)
+        return RowBatches(Batches(self._rows, self.batch_size, generator), self.at_hand.rows)
 
 
 def checksum_of(data: Dataset, value: int = 0) -> int:

@@ -144,9 +144,9 @@ def refuse_classes_as_numbers(y: Tensor, what: str) -> None:
     elif (y.sum(1) == 1).all():
         advice = f"for {columns} classes, one-hot, give y.argmax(1)"
     else:
-        advice = "for several labels a row give a likelihood of labels"
+        advice = "for several labels a row give likelihood=MultiLabel()"
     raise DataError(
-        f"{what}: the targets are floating point, and but 0 and 1: {advice}, task='regression' if they are quantities."
+        f"{what}: the targets are floating point, and all of them 0 or 1: {advice}, task='regression' if they are quantities."
     )
 
 

@@ -112,9 +112,7 @@ class GaussianNoise(Likelihood):
         if self.noise != "learnt":
             return
         variance = F.softplus(wide(self.rho)).square()
-        squares = wide(y - outputs).square().mean(0)
-        counts = torch.ones_like(squares[:, 0]) if weight is None or not weight.any() else wide(weight)
-        best = torch.matmul(counts, squares) / counts.sum()
+        best = mean_over_rows(wide(y - outputs).square().mean(0), weight)
         least = (LEAST * wide(y).std(0, correction=0)).clamp_min(torch.finfo(self.rho.dtype).tiny)
         sd = torch.lerp(variance, best, share).sqrt().maximum(least)
         self.rho.copy_(rho_of(sd))
@@ -125,14 +123,14 @@ class GaussianNoise(Likelihood):
         return isinstance(self.noise, str)
 
     @torch.no_grad()
-    def settle(self, prediction: Prediction, y: Tensor, leverage: Tensor) -> None:
+    def settle(self, prediction: Prediction, y: Tensor, leverage: Tensor, weight: Tensor | None = None) -> None:
         """The noise of new data, from a `prediction` at the training's own (n, k), see the header."""
         assert isinstance(prediction, RealPrediction)
         if not self.settles or prediction.samples is None or len(prediction.samples) < 2:
             return
         noise = wide(prediction.aleatoric_sd)
-        spread = (wide(prediction.samples).var(0) / noise.square()).mean(0)
-        residuals = (wide(y - prediction.mean) / noise).square().mean(0)
+        spread = mean_over_rows(wide(prediction.samples).var(0) / noise.square(), weight)
+        residuals = mean_over_rows((wide(y - prediction.mean) / noise).square(), weight)
         left_out = residuals / (1 - leverage.clamp_max(MOST_LEVERAGE)).square()
         factor = (left_out - spread).clamp_min(LEAST**2).sqrt()
         if self.noise == "input":
@@ -169,3 +167,11 @@ class GaussianNoise(Likelihood):
     def options(self) -> dict[str, Any]:
         """The noise and the number of targets."""
         return {"noise": self.noise, "num_targets": self.num_targets}
+
+
+def mean_over_rows(values: Tensor, weight: Tensor | None) -> Tensor:
+    """The mean of `values` (n, k) over its rows, by `weight` (n,) unless there is none, or none that counts."""
+    if weight is None or not weight.any():
+        return values.mean(0)
+    counts = wide(weight)
+    return torch.matmul(counts, values) / counts.sum()

@@ -94,7 +94,7 @@ class Likelihood(nn.Module, ABC):
         """Whether `settle` does anything."""
         return False
 
-    def settle(self, prediction: Prediction, y: Tensor, leverage: Tensor) -> None:
+    def settle(self, prediction: Prediction, y: Tensor, leverage: Tensor, weight: Tensor | None = None) -> None:
         """What it takes from the trained network's `prediction` at its own data, when the training has ended.
 
         `leverage` (k,) is how far the network follows these data, see training.leverage.

@@ -47,8 +47,8 @@ def _settle(net: BayesianModule, train: Dataset, *, num_data: int, temperature: 
     if likelihood is None or not likelihood.settles:
         return
     rows = torch.randperm(len(train), generator=generator(seed, "settling/rows"), device="cpu")[:SETTLED_ROWS]
-    x, y, _ = train.rows(rows).changed(lambda part: inputs.moved(part, net.posterior.mean))
+    x, y, weight = train.rows(rows).changed(lambda part: inputs.moved(part, net.posterior.mean))
     prediction = net.predictive(x, seed=derive(seed, "settling"))
     assert isinstance(prediction, RealPrediction)
-    leverage = mean_leverage(net, prediction, x, temperature=temperature, num_data=num_data)
-    likelihood.settle(prediction, y, leverage)
+    leverage = mean_leverage(net, prediction, x, weight, temperature=temperature, num_data=num_data)
+    likelihood.settle(prediction, y, leverage, weight)

@@ -23,6 +23,7 @@ from posterity.core import inputs
 from posterity.core.inputs import Inputs
 from posterity.core.precision import wide
 from posterity.likelihoods import GaussianNoise, RealPrediction
+from posterity.likelihoods.gaussian import mean_over_rows
 
 MOST_WEIGHTS = 1500  # whose matrix is inverted: some 50 ms
 ROUNDING = 1e-10  # of the mean curvature, that directions without any are given
@@ -30,24 +31,34 @@ ROWS = 50  # whose gradients are taken from one pass
 
 
 def mean_leverage(
-    net: BayesianModule, prediction: RealPrediction, x: Inputs, *, temperature: float, num_data: int
+    net: BayesianModule,
+    prediction: RealPrediction,
+    x: Inputs,
+    weight: Tensor | None = None,
+    *,
+    temperature: float,
+    num_data: int,
 ) -> Tensor:
-    """Of each target (k,), over the rows `x` of the training data, `prediction` at these."""
+    """Of each target (k,), over the rows `x` of the training data, `prediction` at these; `weight` (n,) has mean 1."""
     if net.num_weights <= MOST_WEIGHTS:
-        return _by_gradients(net, x, wide(prediction.aleatoric_sd), temperature=temperature, num_data=num_data)
+        noise = wide(prediction.aleatoric_sd)
+        return _by_gradients(net, x, noise, weight, temperature=temperature, num_data=num_data)
     assert prediction.samples is not None
     each = wide(prediction.samples).var(0) / wide(prediction.aleatoric_sd).square() / temperature
-    return each.clamp_max(1.0).mean(0).clamp_max(net.num_weights / num_data)
+    return mean_over_rows(each.clamp_max(1.0), weight).clamp_max(net.num_weights / num_data)
 
 
-def _by_gradients(net: BayesianModule, x: Inputs, noise: Tensor, *, temperature: float, num_data: int) -> Tensor:
+def _by_gradients(
+    net: BayesianModule, x: Inputs, noise: Tensor, weight: Tensor | None, *, temperature: float, num_data: int
+) -> Tensor:
     jacobian = _jacobian(net, x) / noise.unsqueeze(-1)  # (n, k, N)
     flat = jacobian.flatten(0, 1)
-    precision = torch.matmul(flat.T, flat) * (num_data / len(noise))
+    counted = flat if weight is None else (jacobian * wide(weight).view(-1, 1, 1)).flatten(0, 1)
+    precision = torch.matmul(flat.T, counted) * (num_data / len(noise))
     precision.diagonal().add_(temperature / wide(net.prior.sd).square())
     precision.diagonal().add_(ROUNDING * precision.diagonal().mean())  # a wide prior holds nothing
     half: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(precision), flat.T, upper=False)  # (N, n k)
-    return half.square().sum(0).view(len(noise), -1).mean(0)
+    return mean_over_rows(half.square().sum(0).view(len(noise), -1), weight)
 
 
 def _jacobian(net: BayesianModule, x: Inputs) -> Tensor:
