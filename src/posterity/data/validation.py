@@ -146,7 +146,8 @@ def refuse_classes_as_numbers(y: Tensor, what: str) -> None:
     else:
         advice = "for several labels a row give likelihood=MultiLabel()"
     raise DataError(
-        f"{what}: the targets are floating point, and all of them 0 or 1: {advice}, task='regression' if they are quantities."
+        f"{what}: the targets are floating point, and all of them 0 or 1: {advice}, task='regression' if they are "
+        "quantities."
     )
 
 
