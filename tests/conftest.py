@@ -7,7 +7,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,11 @@ from torch import nn
 import posterity as pt
 from posterity import data
 from posterity.cli.app import main
+from posterity.data import DATASETS
+from posterity.models import MODELS
+from posterity.optim import OPTIMIZERS
+from posterity.posteriors import POSTERIORS
+from posterity.priors import KINDS, SHAPES
 from posterity.storage import Checkpoints
 
 TINY = ("--dataset", "digits", "--model", "mlp", "--hidden", "16")
@@ -40,10 +45,23 @@ class Outcome:
         return json.loads(self.out)
 
 
+REGISTRIES = (DATASETS, MODELS, OPTIMIZERS, POSTERIORS, KINDS, SHAPES)
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     """No test depends on what was drawn by those before it."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _own_names() -> Iterator[None]:
+    """What a test registers by name is forgotten after it."""
+    before = [(registry, dict(registry)) for registry in REGISTRIES]
+    yield
+    for registry, names in before:
+        registry.clear()
+        registry.update(names)
 
 
 @pytest.fixture

@@ -176,10 +176,12 @@ def test_kl_is_the_integral(name):
             gap = log_q[rows] - prior.log_density_by_weight(q.mean + q.sd * z[rows])
             brute += (mass[rows] * gap).sum(0)
         kl = kl_by_weight(q, prior)
-    # Gauss-Hermite steps over details of a table where q is wider than they are.
+    # Gauss-Hermite steps over details of a density, two hills or those of a table, where q is wider than they are.
     wide = (q.sd > prior.sd).detach()
     torch.testing.assert_close(kl[~wide], brute[~wide], rtol=0, atol=2e-3 if "tabulated" in name else 1e-6)
-    torch.testing.assert_close(kl[wide], brute[wide], rtol=0, atol=3e-2 if "tabulated" in name else 1e-5)
+    torch.testing.assert_close(
+        kl[wide], brute[wide], rtol=0, atol=3e-2 if "tabulated" in name or "hills" in name else 1e-5
+    )
     assert (kl > -1e-6).all()
 
 

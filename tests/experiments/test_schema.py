@@ -62,7 +62,7 @@ def test_fit_has_the_settings_as_keywords():
         assert parameters[name].default == field.default, name
     others = set(parameters) - set(Settings.model_fields)
     assert others == {"net", "train", "val", "likelihood", "standardise", "out", "resume", "overwrite",
-                      "checkpoint_seconds", "progress", "callbacks"}  # fmt: skip
+                      "checkpoint_seconds", "progress", "callbacks", "num_data"}  # fmt: skip
 
 
 @pytest.mark.parametrize("module", generated.FILES, ids=lambda path: path.name)

@@ -65,7 +65,8 @@ def test_classes_keep_theirs():
 @pytest.mark.parametrize(("shift", "factor"), [(0.0, 1e3), (100.0, 1.0), (0.0, 1e-3)])
 def test_raw_targets_are_warned_of(shift, factor):
     x = torch.randn(60, 2)
-    result = pt.fit(pt.bayesian(mlp()), (x, shift + factor * x[:, :1]), epochs=1)
+    with pytest.warns(UserWarning, match="standardise=True"):
+        result = pt.fit(pt.bayesian(mlp()), (x, shift + factor * x[:, :1]), epochs=1)
     assert any("standardise=True" in warning for warning in result.history[-1]["warnings"])
 
 
@@ -84,7 +85,7 @@ ZERO_ONE = torch.tensor([0.0, 1.0]).repeat(20)
         (ZERO_ONE, "integers or task='binary'"),
         (ZERO_ONE.unsqueeze(1), "integers or task='binary'"),
         (torch.eye(3).repeat(10, 1), r"y.argmax\(1\)"),
-        (torch.tensor([[1.0, 1.0], [0.0, 1.0]]).repeat(9, 1), "likelihood of labels"),
+        (torch.tensor([[1.0, 1.0], [0.0, 1.0]]).repeat(9, 1), "likelihood=MultiLabel"),
     ],
 )
 def test_classes_in_disguise_are_refused(y, words):

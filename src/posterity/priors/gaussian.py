@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from posterity.core.layout import Layout
+from posterity.core.precision import wide
 from posterity.priors.prior import Prior
 from posterity.priors.scales import DEFAULT_SCALE, centre_of, scale_rule, sd_of
 
@@ -83,7 +84,7 @@ class FlatGaussian(Prior):
         """Half the sum of the precisions' logarithms, computed when they have changed."""
         known, version, value = self._half_log
         if known is not self.precision or version != self.precision._version:
-            value = 0.5 * self.precision.double().log().sum().item()
+            value = 0.5 * wide(self.precision).log().sum().item()
             self._half_log = (self.precision, self.precision._version, value)
         return value
 

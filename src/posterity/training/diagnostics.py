@@ -66,7 +66,7 @@ def far_targets(train: Dataset, likelihood: Likelihood | None) -> list[str]:
     if train.task != "regression" or likelihood is None or not likelihood.of_reals:
         return []
     spread, centre = train.y.std(0, correction=0).mean().item(), train.y.mean(0).abs().max().item()
-    if 1 / FAR < spread < FAR and centre < FAR:
+    if (spread == 0 or 1 / FAR < spread < FAR) and centre < FAR:  # a constant has nothing to be standardised by
         return []
     return [
         f"the targets have a mean of {centre:.3g} and a spread of {spread:.3g}, which weights of a usual size do not "
