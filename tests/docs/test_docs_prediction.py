@@ -7,7 +7,7 @@ from pages import NAMES
 
 from posterity.likelihoods import ClassPrediction, RealPrediction
 
-APART = {"kind", "by_sample", "num_samples"}
+APART = {"kind", "by_sample", "num_samples", "table", "rescalable"}
 
 
 def test_the_table_is_complete():
