@@ -60,7 +60,7 @@ def landscape_figure(
     if share:
         _colour_bar(figure, surface, grid[: len(landscapes)], next(iter(landscapes.values())))
     handles = {h.get_label(): h for axes in grid for h in axes.get_legend_handles_labels()[0]}
-    figure_legend(figure, list(handles.values()), columns=3 if across == 1 else 6)
+    figure_legend(figure, list(handles.values()), columns=3 if across == 1 else 2 * across)
     return figure
 
 
