@@ -103,7 +103,7 @@ def as_raw(data: Any, net: BayesianModule, likelihood: Likelihood | None = None)
         return found
     try:
         width = _trial(net, found.x).shape[1]
-    except Exception:  # noqa: BLE001 (check_fit says what it is)
+    except Exception:  # what it is, check_fit says
         return found
     known = (likelihood or Categorical()).num_classes_of(width)
     return replace(found, num_classes=max(found.num_classes, known))
