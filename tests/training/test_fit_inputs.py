@@ -14,6 +14,7 @@ from torch.utils.data import Dataset as TorchDataset
 import posterity as pt
 from posterity.core.errors import DataError, UsageError
 from posterity.likelihoods import ClassPrediction, Likelihood
+from posterity.metrics import score
 from posterity.training.fitting_data import as_dataset
 
 ROWS, WORDS = 40, 11
@@ -314,3 +315,16 @@ def test_a_training_with_weights_is_that_of_repeated_rows(task):
         found.append([net.posterior.mean, net.posterior.sd, net.predict(x, seed=0).total, result.ending["sd_wanted"]])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_maps_of_classes_are_validated_place_by_place():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 1, 6, 6, generator=generator)
+    y = (x[:, 0] > 0).long()
+    net = pt.bayesian(nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 2, 1)), seed=0)
+    result = pt.fit(net, (x, y), (x[:10], y[:10]), epochs=20, seed=0)
+    prediction = net.predict(x[:10], seed=0)
+    found = score(prediction, y[:10], "classification")
+    assert found["accuracy"] == pytest.approx((prediction.label == y[:10]).double().mean().item())
+    assert found["nll"] == pytest.approx(-prediction.log_prob(y[:10]).mean().item() / 36, rel=0.1)
+    assert result.history[-1]["val_accuracy"] > 0.8

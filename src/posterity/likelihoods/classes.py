@@ -44,6 +44,16 @@ class ClassPrediction(Prediction):
         """The same with the names of its `classes`, in their order."""
         return replace(self, classes=tuple(str(name) for name in classes))
 
+    def places(self) -> ClassPrediction:
+        """Of maps, each place as an input by itself: n times the size of a map of them."""
+        return replace(
+            self,
+            mean=self.mean.flatten(0, -2),
+            aleatoric=self.aleatoric.flatten(),
+            epistemic=self.epistemic.flatten(),
+            samples=None if self.samples is None else self.samples.flatten(1, -2),
+        )
+
     @property
     def name(self) -> list[str]:
         """The name of the most probable class at each of the n inputs."""

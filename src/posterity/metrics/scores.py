@@ -102,6 +102,9 @@ def brief_score(prediction: Predicted, y: Tensor, task: str) -> dict[str, float]
 def _walk(prediction: Predicted, y: Tensor, task: str, *, watched: bool) -> dict[str, float]:
     kind = getattr(prediction, "table", "regression" if task == "regression" else "classification")
     targets = y.long() if kind == "classification" else y
+    if kind == "classification" and targets.dim() > 1:  # maps: a class at each place
+        whole: Any = prediction
+        prediction, targets = whole.places(), targets.flatten()
     return {name: metric(prediction, targets) for name, metric in TABLES[kind][watched].items()}
 
 
