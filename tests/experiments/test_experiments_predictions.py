@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import posterity as pt
 from posterity import data
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.experiments import Run, evaluate_run, execute, load_run, write_predictions
@@ -70,3 +71,28 @@ def test_files_hold_the_prediction(suffix, tmp_path):
 def test_other_suffixes_are_refused(tmp_path):
     with pytest.raises(UsageError, match=r"\.csv or \.npz, not 'p\.txt'"):
         write_predictions(tmp_path / "p.txt", None)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "outputs", "head"),
+    [
+        (pt.Poisson(), 1, "mean,sd,aleatoric_sd,epistemic_sd"),
+        (pt.MultiLabel(), 2, "label_0,label_1,mean_0,mean_1,aleatoric_0"),
+        (pt.GaussianNoise(num_targets=2), 2, "mean_0,mean_1,sd_0,sd_1,aleatoric_sd_0"),
+    ],
+)
+def test_a_table_of_every_kind(likelihood, outputs, head, tmp_path):
+    net = pt.bayesian(torch.nn.Linear(3, outputs), likelihood=likelihood, seed=0)
+    write_predictions(tmp_path / "p.csv", net.predict(torch.randn(4, 3), samples=4, seed=0))
+    lines = (tmp_path / "p.csv").read_text().splitlines()
+    assert lines[0].startswith(head)
+    assert {line.count(",") for line in lines} == {lines[0].count(",")}
+    assert len(lines) == 5
+
+
+def test_maps_have_no_table(tmp_path):
+    net = pt.bayesian(torch.nn.Conv2d(1, 2, 1), likelihood=pt.Categorical(), seed=0)
+    prediction = net.predict(torch.randn(2, 1, 3, 3), samples=2, seed=0)
+    with pytest.raises(UsageError, match="maps of classes"):
+        write_predictions(tmp_path / "p.csv", prediction)
+    write_predictions(tmp_path / "p.npz", prediction)

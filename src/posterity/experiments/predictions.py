@@ -18,12 +18,13 @@ from torch import Tensor
 
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.data.archives import read_npz
-from posterity.likelihoods import ClassPrediction, Prediction, RealPrediction
+from posterity.likelihoods import ClassPrediction, Prediction
 from posterity.storage import replace_file
 
 if TYPE_CHECKING:
     from posterity.experiments.evaluate import Evaluation
 
+MOMENTS = ("mean", "sd", "aleatoric_sd", "epistemic_sd")  # of numbers, what a table shows
 Stored = dict[str, dict[str, dict[str, Tensor]]]  # network -> data -> name -> tensor
 
 
@@ -75,21 +76,17 @@ def _write_npz(path: Path, prediction: Prediction, classes: Sequence[str]) -> No
 
 
 def _write_csv(path: Path, prediction: Prediction, classes: Sequence[str]) -> None:
-    columns: dict[str, Tensor]
-    if isinstance(prediction, RealPrediction):
-        columns = {
-            "mean": prediction.mean,
-            "sd": prediction.sd,
-            "aleatoric_sd": prediction.aleatoric_sd,
-            "epistemic_sd": prediction.epistemic_sd,
-        }
-        many = prediction.mean.shape[1] > 1
-        names = [f"{name}_{j}" if many else name for name in columns for j in range(prediction.mean.shape[1])]
-    else:
-        assert isinstance(prediction, ClassPrediction)
+    if isinstance(prediction, ClassPrediction):
+        if prediction.mean.dim() > 2:
+            raise UsageError(f"a table has no place for maps of classes: write them as .npz, not '{path.name}'")
         columns = {name: getattr(prediction, name) for name in ("label", "confidence", "aleatoric", "epistemic")}
         columns["p"] = prediction.mean
         names = [*list(columns)[:-1], *(f"p_{k}" for k in classes or range(prediction.mean.shape[1]))]
+    else:
+        known = prediction.columns()
+        columns = {name: known[name] for name in (MOMENTS if "sd" in known else known)}
+        widths = {name: column[0].numel() for name, column in columns.items()}
+        names = [f"{name}_{j}" if width > 1 else name for name, width in widths.items() for j in range(width)]
     table = [_written(column.reshape(len(prediction), -1)) for column in columns.values()]
     if classes:
         table[names.index("label")] = [[classes[label]] for label in prediction.label.tolist()]
