@@ -109,3 +109,24 @@ def test_posterity_is_imported_and_locks_without_fcntl(tmp_path):
         [sys.executable, "-c", ON_WINDOWS, tmp_path / "run"], capture_output=True, text=True, timeout=120
     )
     assert (done.stdout, done.returncode) == ("fine\n", 0), done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork")  # of libraries with threads that other tests have imported
+def test_a_forked_process_does_not_keep_it(lock):
+    """As a loader's worker, which lives on while the run ends."""
+    wait, go = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(wait, 1)
+        os._exit(0)
+    try:
+        lock.release()
+        other = FileLock(lock.path)
+        other.take()
+        other.release()
+    finally:
+        os.write(go, b".")
+        os.waitpid(child, 0)
+        os.close(wait)
+        os.close(go)

@@ -197,6 +197,7 @@ def loaders(classes):
     }
 
 
+@pytest.mark.filterwarnings("ignore:.*fork")  # of libraries with threads that other tests have imported
 @pytest.mark.parametrize("at", [2, 4, 5])
 @pytest.mark.parametrize("kind", ["rows", "noisy rows", "shuffled", "own generator", "sampler", "stream", "workers"])
 def test_a_training_is_resumed_bit_for_bit(classes, kind, at, tmp_path, broken_off, same, records):

@@ -17,6 +17,10 @@ try:
     def _take(file: IO[str]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
+    def _give_back(file: IO[str]) -> None:
+        # A process that was forked meanwhile, a loader's worker say, has the file open as well: closing is not enough.
+        fcntl.flock(file, fcntl.LOCK_UN)
+
 except ImportError:  # Windows
     import msvcrt
 
@@ -24,6 +28,9 @@ except ImportError:  # Windows
         # A byte far behind the text: what is locked there cannot be read, and the owner's id must be.
         file.seek(2**30)
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+
+    def _give_back(file: IO[str]) -> None:
+        """Closing does it: nothing is inherited."""
 
 
 class FileLock:
@@ -55,6 +62,7 @@ class FileLock:
     def release(self) -> None:
         """Let another have it."""
         if self._file is not None:
+            _give_back(self._file)
             self._file.close()
             self._file = None
 
