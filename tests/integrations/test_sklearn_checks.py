@@ -8,14 +8,7 @@ import posterity as pt
 SHORT = {"model": (16,), "epochs": 30, "lr": 0.03, "prediction_samples": 8}
 ESTIMATORS = [pt.BayesianClassifier(**SHORT), pt.BayesianRegressor(**SHORT)]
 
-# Equal to seven digits: the training is in single precision, and the columns' own mean and sd are those of the rows,
-# whatever they weigh. scikit-learn allows the same to its own that are trained in random batches (SGDClassifier,
-# Perceptron). That a weight counts as so many rows in the training itself is in tests/training/test_fit_inputs.py.
-EXPECTED = {
-    "check_sample_weight_equivalence_on_dense_data": "single precision; columns are standardised without weights"
-}
 
-
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda _: EXPECTED)
+@parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_check(estimator, check):
     check(estimator)

@@ -1,10 +1,10 @@
 """Mean 0 and sd 1 by feature or channel, with the statistics of the training data.
 
-    z = (x - mean) / sd,   sd^2 = mean of (x - mean)^2 over the rows (and pixels)
+    z = (x - mean) / sd,   sd^2 = mean of (x - mean)^2 over the rows (and pixels), each as often as it weighs
     sd = 1 where a feature is constant, so that it becomes 0
 
 Precision: the sums are float64 and `mean` and `sd` are rounded to the type of the data they are of. z is
-computed in the wider of the types of x and of these, and is float32 at most:
+computed in the wider of the types of x and of these, and is float32 unless more is asked for:
 
     float32 data  float32 statistics and arithmetic
     float64 data  float64 statistics and arithmetic, by chunks, and only z is rounded to float32: targets of
@@ -16,7 +16,7 @@ names rather than numbers and are never standardised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -47,13 +47,13 @@ class Standardisation:
         """Statistics of `dataset`; a constant feature gets sd 1, so that it becomes 0."""
         unit = cls.identity(dataset)
         if dataset.x.is_floating_point():
-            x_mean, x_sd = _moments(dataset.x, f"{dataset.name}: inputs")
+            x_mean, x_sd = _moments(dataset.x, dataset.weight, f"{dataset.name}: inputs")
             if dataset.columns is not None:  # ones, zeros and codes stay what they are
                 scaled = torch.tensor(dataset.columns.scaled)
                 x_mean, x_sd = torch.where(scaled, x_mean, 0.0), torch.where(scaled, x_sd, 1.0)
             unit = replace(unit, x_mean=x_mean, x_sd=x_sd)
         if dataset.task == "regression":
-            y_mean, y_sd = _moments(dataset.y, f"{dataset.name}: targets")
+            y_mean, y_sd = _moments(dataset.y, dataset.weight, f"{dataset.name}: targets")
             unit = replace(unit, y_mean=y_mean, y_sd=y_sd)
         return unit
 
@@ -76,17 +76,17 @@ class Standardisation:
             )
         return _standardised(x, mean, self.x_sd, most) if mean.is_floating_point() else x
 
-    def targets(self, y: Tensor) -> Tensor:
-        """Standardised regression targets (n, k); labels and 0/1 come back as they are."""
+    def targets(self, y: Tensor, *, most: torch.dtype = torch.float32) -> Tensor:
+        """Standardised regression targets (n, k), as precise as `most`; labels and 0/1 come back as they are."""
         if y.ndim < 2 or not y.is_floating_point():
             return y.float() if y.dtype == torch.float64 else y
         if y.shape[1] != len(self.y_mean):
             raise DataError(f"targets have {y.shape[1]} columns but those of the training data {len(self.y_mean)}.")
-        return _standardised(y, self.y_mean, self.y_sd, torch.float32)
+        return _standardised(y, self.y_mean, self.y_sd, most)
 
-    def apply(self, dataset: Dataset) -> Dataset:
-        """`dataset` with standardised inputs and, for regression, targets."""
-        return replace(dataset, x=self.inputs(dataset.x), y=self.targets(dataset.y))
+    def apply(self, dataset: Dataset, *, most: torch.dtype = torch.float32) -> Dataset:
+        """`dataset` with standardised inputs and, for regression, targets, with the precision `most` at most."""
+        return replace(dataset, x=self.inputs(dataset.x, most=most), y=self.targets(dataset.y, most=most))
 
     def state(self) -> dict[str, Tensor]:
         """The four tensors by name."""
@@ -111,19 +111,26 @@ def _standardised(values: Tensor, mean: Tensor, sd: Tensor, most: torch.dtype) -
     return result
 
 
-def _moments(values: Tensor, what: str) -> tuple[Tensor, Tensor]:
-    """Mean and sd over all dimensions but the second, in float64 by two passes over chunks."""
+def _moments(values: Tensor, weight: Tensor | None, what: str) -> tuple[Tensor, Tensor]:
+    """Mean and sd over all dimensions but the second, in float64 by two passes over chunks; `weight` is of the rows."""
     over = [0, *range(2, values.ndim)]
-    count = values.numel() // values.shape[1]
+    rows = len(values) if weight is None else weight.double().sum().item()
+    count = rows * (values[0].numel() // values.shape[1])
+
+    def total(change: Callable[[Tensor], Tensor]) -> Tensor:
+        found, at = torch.zeros((), dtype=torch.float64, device=values.device), 0
+        for chunk in chunks(values):
+            changed = change(chunk.double())
+            if weight is not None:
+                changed.mul_(weight[at : at + len(chunk)].double().view(-1, *[1] * (values.ndim - 1)))
+            found, at = found + changed.sum(over, keepdim=True), at + len(chunk)
+        return found
+
     # Differences from the first value: a constant feature then has a variance of exactly 0.
     first = values[(slice(0, 1), slice(None), *(slice(0, 1) for _ in over[1:]))]
     mean = first.to(torch.float64, copy=True)  # it is added to, and of float64 data it would be their first row
-    shift, variance = torch.zeros_like(mean), torch.zeros_like(mean)
-    for chunk in chunks(values):
-        shift += (chunk.double() - mean).sum(over, keepdim=True)
-    mean += shift / count
-    for chunk in chunks(values):
-        variance += (chunk.double() - mean).square_().sum(over, keepdim=True)
+    mean += total(lambda part: part - mean) / count
+    variance = total(lambda part: (part - mean).square_())
     mean, sd = mean[0], (variance[0] / count).sqrt()
     if not sd.isfinite().all():
         raise DataError(f"{what} are so large that their variance overflows; rescale them.")

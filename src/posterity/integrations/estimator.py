@@ -69,12 +69,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         data = self._dataset(table, targets, counts)
         if first:
             self.standardisation_ = Standardisation.of(data)
-        train, val = self.standardisation_.apply(data).to(torch.float32), None
+        train, val = self.standardisation_.apply(data, most=torch.float64).to(torch.float64), None
         if run.val_fraction:
             train, val = train.split(run.val_fraction, generator(run.seed, "held out"))
-        net = build_network(run, train, _maker(self.model)) if first else copy.deepcopy(self.network_).float()
+        net = build_network(run, train, _maker(self.model)).double() if first else copy.deepcopy(self.network_)
         result = carry_out(net, plan(net, train, val, run), None)
-        self.network_ = (result.averaged or net).double().eval()
+        self.network_ = (result.averaged or net).eval()
         self.history_, self.warnings_ = list(result.history.records), list(result.ending["warnings"])
         self.calls_ += 1
         return self
