@@ -1,7 +1,9 @@
 """Temperature rules: the factor eta on the KL, as a number, by the network's size, or warmed up.
 
     number       eta; 1 is Bayes' rule
-    auto         eta = min(AUTO_MOST, tau p / N): the default, as measured (docs/benchmarks/defaults.md)
+    auto         eta = min(AUTO_MOST, tau p / N), the default; a training falls below that as it goes, by its loss and
+                 its KL (objectives.balance), or chooses by the data (training.descents). What has no such course
+                 (samplers, IVON, a point network) stays there
     per_weight   eta = tau p / N,   p = num_data, N = the number of Bayesian weights
     per_neuron   eta = tau p / N,   N = the number of hidden neurons of a network with one hidden layer
     warm_up      eta ramp(t / E),   t = epochs done, E = epochs of the warm-up
@@ -33,8 +35,8 @@ from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError, unknown_name
 
 LINEAR, COSINE = "linear", "cosine"
-AUTO_TAU = 0.04  # chosen on CIFAR-10 and four UCI sets; one number for all networks and data
-AUTO_MOST = 0.05  # chosen on four UCI sets: with more data for each weight, mean-field networks underfit above it
+AUTO_TAU = 0.05
+AUTO_MOST = 0.05  # with more data for each weight, mean-field networks underfit above it
 SHAPES: dict[str, Callable[[float], float]] = {
     LINEAR: lambda share: share,
     COSINE: lambda share: 0.5 * (1 - math.cos(math.pi * share)),
@@ -58,6 +60,10 @@ class TemperatureRule(ABC):
     def settled(self) -> TemperatureRule:
         """The rule once a warm-up is over."""
         return self
+
+    def ramp(self, epochs: float) -> float:
+        """The share of the settled temperature that is in force after so many epochs."""
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ class PerWeight(TemperatureRule):
 
 @dataclass(frozen=True)
 class Auto(TemperatureRule):
-    """tau * num_data / num_weights, and never above AUTO_MOST."""
+    """At most tau * num_data / num_weights and AUTO_MOST, and by the data."""
 
     tau: float = AUTO_TAU
     kind = "auto"
@@ -112,7 +118,7 @@ class Auto(TemperatureRule):
         _check_tau(self.tau)
 
     def bind(self, net: BayesianModule, num_data: int) -> Callable[[float], float]:
-        """The same at all times."""
+        """Its highest value, at all times."""
         return FixedTemperature(min(AUTO_MOST, self.tau * num_data / net.num_weights)).bind(net, num_data)
 
     def as_settings(self) -> dict[str, Any]:
@@ -163,8 +169,12 @@ class TemperatureWarmUp(TemperatureRule):
 
     def bind(self, net: BayesianModule, num_data: int) -> Callable[[float], float]:
         """The target's temperature times the ramp."""
-        full, ramp = as_rule(self.target).bind(net, num_data), SHAPES[self.shape]
-        return lambda epochs: full(epochs) * ramp(min(epochs / self.epochs, 1.0))
+        full = as_rule(self.target).bind(net, num_data)
+        return lambda epochs: full(epochs) * self.ramp(epochs)
+
+    def ramp(self, epochs: float) -> float:
+        """By the shape."""
+        return SHAPES[self.shape](min(epochs / self.epochs, 1.0))
 
     def as_settings(self) -> dict[str, Any]:
         """The target's, and the ramp."""

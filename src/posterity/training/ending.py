@@ -7,6 +7,7 @@ and of the average of its iterates alike; then the spread of the network is comp
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,6 +41,15 @@ def end(
         wanted = wanted_spread(first, first.likelihood, train, num_data=num_data, temperature=temperature, seed=seed)
         found |= {"sd_wanted": wanted, "warnings": arrival_warnings(wanted)}
     return found
+
+
+def cross_validated(net: BayesianModule, train: Dataset, *, num_data: int, temperature: float, seed: int) -> float:
+    """The cross-validated log-likelihood of a datum, once the noise is settled; the network stays as it is."""
+    assert net.likelihood is not None
+    before = copy.deepcopy(dict(net.likelihood.state_dict()))
+    score = _settle(net, train, num_data=num_data, temperature=temperature, seed=seed)
+    net.likelihood.load_state_dict(before)
+    return score
 
 
 def _settle(net: BayesianModule, train: Dataset, *, num_data: int, temperature: float, seed: int) -> None:

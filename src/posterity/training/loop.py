@@ -26,6 +26,7 @@ from posterity.objectives import Loss, MovingBaseline, kl_by_weight, kl_weights,
 from posterity.objectives.baseline import MOVING
 from posterity.storage import EpochRecord, History, network_like, network_state
 from posterity.training.callbacks import Callback
+from posterity.training.course import variance_of
 from posterity.training.diagnostics import ADVICE, group_diagnostics, health_warnings, non_finite, signal_to_noise
 from posterity.training.ending import end
 from posterity.training.groups import step_groups
@@ -61,6 +62,9 @@ class Training:
         net.noise_source = NoiseSource(derive(self.settings.seed, "training"))
         self.batches = plan.feed.batches(generator(self.settings.seed, "batches"))
         self.total_steps = self.settings.length * self.batches.num_batches
+        self.course = plan.course()
+        if plan.train.task == "regression":
+            self.target_variance = variance_of(plan.train.y, plan.train.weight)
         self.kl_weights = kl_weights(self.batches.num_batches, self.settings.kl_decay).tolist()
         self.step = 0
         self.sums = {"rows": 0.0, "nll": 0.0, "score": 0.0}
@@ -91,7 +95,7 @@ class Training:
 
     def temperature_at(self, step: int) -> float:
         """The factor on the KL in the step that follows `step` others."""
-        return self.plan.temperature(step / self.batches.num_batches)
+        return self.course.temperature(step / self.batches.num_batches)
 
     def stop(self, reason: str) -> None:
         """End the training after this step."""
@@ -110,10 +114,11 @@ class Training:
         for callback in self.callbacks:
             callback.on_step(self, loss)
         moving = self.plan.method.moving(self.groups, self.epoch, self.settings)
-        step_groups(moving, self.step / self.total_steps, len(batch.y))
+        step_groups(moving, self.course.progress(self.step / self.total_steps), len(batch.y))
         self.step += 1
         share = max(2 / (self.step + 1), 2 / (max(NOISE_STEPS, self.batches.num_batches) + 1))
         self.likelihood.adapt(loss.outputs.detach(), batch.y, share, *batch.targets[1:])
+        self.course.observe(self, loss, batch, share)
         for callback in self.callbacks:
             callback.on_step_end(self)
         return loss
@@ -152,6 +157,7 @@ class Training:
             self.stop(DONE)
         for group in self.groups:
             group.schedule.observe(record)
+        self.course.end_epoch(self)
         for callback in self.callbacks:
             callback.on_epoch(self, record)
         self.history.append(record)
@@ -163,11 +169,12 @@ class Training:
         """What is left to do when the last step was taken, from the best weights on."""
         if self.settings.patience and self.best:
             self.net.load_state_dict(self.best["net"])
+        course = self.course.settle(self)
         self.unsettled = copy.deepcopy(dict(self.likelihood.state_dict()))
         nets = [net for net in (self.net, self.averaged) if net is not None]
-        temperature = self.temperature_at(max(self.step - 1, 0))
-        seed = self.settings.seed
-        self.ending = end(nets, self.train, num_data=self.num_data, temperature=temperature, seed=seed)
+        temperature, seed = course["temperature"], self.settings.seed
+        found = end(nets, self.train, num_data=self.num_data, temperature=temperature, seed=seed)
+        self.ending = {**found, **course}
 
     def validate(self, net: BayesianModule) -> dict[str, float]:
         """The scores of `net`, this training's or its average, on the validation data after this epoch."""
@@ -192,6 +199,7 @@ class Training:
             "global_generator": torch.get_rng_state(),
             "history": len(self.history.records),
             "sums": self.sums,
+            "course": self.course.state(),
             "baseline": self.moving_baseline and self.moving_baseline.state(),
             "best": self.best,
             "stopped": self.stopped,
@@ -215,6 +223,7 @@ class Training:
         for group, kept in zip(self.groups, state["groups"], strict=True):
             group.restore(kept)
         self.batches.restore(state["batches"])
+        self.course.restore(state["course"])
         self.augmentation.set_state(state["augmentation"])
         self.net.noise_source.restore(state["noise"])
         self.net.several_uses = set(state["several_uses"])

@@ -9,6 +9,7 @@ loop checks no more. A refused `fit` leaves the network, the data and the disk a
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,12 +26,15 @@ from posterity.ensemble import member_seed, members
 from posterity.estimators import SAMPLE
 from posterity.likelihoods import Likelihood
 from posterity.objectives import check_estimate, check_learnable
+from posterity.objectives.balance import Balance
 from posterity.objectives.estimate import kind_of
-from posterity.objectives.tempering import TEMPERATURES
+from posterity.objectives.tempering import AUTO_TAU, TEMPERATURES, Auto
 from posterity.optim import check_schedule_options
 from posterity.posteriors import Mixture
 from posterity.priors import FlatPenalty, FromPenalty, Gaussian, Prior
 from posterity.training.averaging import OF_AVERAGES, Averaging
+from posterity.training.course import BalancedCourse, Course
+from posterity.training.descents import Descents, descends
 from posterity.training.fitting_data import Data, as_feed, as_validation, check_alike, check_fit, default_likelihood
 from posterity.training.groups import ParameterGroup
 from posterity.training.methods import METHODS, Method, Subject
@@ -60,6 +64,18 @@ class Plan:
     def train(self) -> Dataset:
         """The data at hand: all that is trained on, or a sample of it."""
         return self.feed.at_hand
+
+    def course(self) -> Course:
+        """The course of one training, from its start."""
+        settings, subject = self.settings, self.subject
+        rule = settings.temperature_rule
+        auto = rule.settled
+        if not (isinstance(auto, Auto) and subject.net.posterior.random) or self.method.brings_prior:
+            return Course(self.temperature)
+        if descends(subject.net, subject.likelihood, settings, averages=self.averaging is not None):
+            return Descents(settings.length)
+        balance = Balance(subject.num_data, self.temperature(math.inf), auto.tau / AUTO_TAU)
+        return BalancedCourse(balance, rule)
 
     @cached_property
     def data_checksum(self) -> int:
@@ -122,7 +138,8 @@ def plan(
         )
     if settings.learn_prior:
         check_learnable(net.posterior, prior)
-    epochs = settings.num_epochs(feed.num_data, feed.num_batches)
+    twice = descends(net, likelihood, settings, averages=bool(settings.average or method.collects))
+    epochs = settings.num_epochs(feed.num_data, feed.num_batches, descents=1 + twice)
     settings = settings.model_copy(update={"epochs": epochs})
     subject = Subject(net, prior, likelihood, settings, feed.num_data, feed.batch_size, feed.num_batches)
     method.refuse(subject)

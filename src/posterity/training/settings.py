@@ -87,7 +87,8 @@ class Settings(BaseModel):
     epochs: int | None = setting(
         None,
         OPTIMISER,
-        f"passes over the training data; by default {LEAST_EPOCHS}, or as many as make {LEAST_STEPS} steps",
+        f"passes over the training data; by default {LEAST_EPOCHS}, or as many as make {LEAST_STEPS} steps "
+        "(twice that where two temperatures are tried)",
         ge=1,
     )
     batch_size: int = setting(100, OPTIMISER, "rows in a batch", ge=1)
@@ -169,7 +170,7 @@ class Settings(BaseModel):
     tau: float | None = setting(
         None,
         TEMPERATURE,
-        f"factor of a rule: min({AUTO_MOST:g}, tau * data / weights) (auto; {AUTO_TAU:g} by default), "
+        f"factor of a rule: at most min({AUTO_MOST:g}, tau * data / weights) (auto; {AUTO_TAU:g} by default), "
         "tau * data / weights (per-weight; 1), tau * data / neurons (per-neuron; 1)",
         ge=0,
     )
@@ -229,11 +230,12 @@ class Settings(BaseModel):
         shape = self.temperature_warmup_shape
         return temperature_rule(self.temperature, tau=self.tau, warmup=self.temperature_warmup, shape=shape)
 
-    def num_epochs(self, num_data: int, num_batches: int | None = None) -> int:
+    def num_epochs(self, num_data: int, num_batches: int | None = None, *, descents: int = 1) -> int:
         """The epochs that were given, or those of a training of `num_data` rows, in `num_batches` if not our own."""
         if self.epochs is not None:
             return self.epochs
-        return max(LEAST_EPOCHS, math.ceil(LEAST_STEPS / (num_batches or math.ceil(num_data / self.batch_size))))
+        steps = LEAST_STEPS * descents
+        return max(LEAST_EPOCHS, math.ceil(steps / (num_batches or math.ceil(num_data / self.batch_size))))
 
     @property
     def length(self) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from posterity.objectives.tempering import AUTO_MOST, Auto
+from posterity.objectives.tempering import Auto
 from posterity.storage import EpochRecord
 from posterity.training.arrival import ALL
 from posterity.training.groups import SD
@@ -20,7 +21,7 @@ def in_words(plan: Plan, record: EpochRecord, ending: Mapping[str, Any]) -> str:
     parts = [
         f"trained a {kind} posterior over {subject.net.num_weights:,} weights on {subject.num_data:,} data",
         f"{settings.optimizer}, rate {plan.groups[0].base_lr:g}{_sd_rate(plan)}, {settings.schedule}",
-        _temperature(plan, record),
+        _temperature(plan, record, ending),
         _spread(ending) if posterior.random else "one weight vector: no uncertainty of the weights",
     ]
     if isinstance(ending.get("noise"), float):
@@ -33,13 +34,17 @@ def _sd_rate(plan: Plan) -> str:
     return f" ({rates[0]:g} for the standard deviations)" if rates else ""
 
 
-def _temperature(plan: Plan, record: EpochRecord) -> str:
-    rule, temperature = plan.settings.temperature_rule, record["temperature"]
-    if not isinstance(rule, Auto):
-        return f"temperature {temperature:.3g}"
-    sizes = f"{plan.subject.num_data} data / {plan.subject.net.num_weights} weights"
-    by_rule = f"temperature {temperature:.3g} = min({AUTO_MOST:g}, {rule.tau:g} x {sizes})"
-    return f"{by_rule}, since a KL of so many weights drowns the data"
+def _temperature(plan: Plan, record: EpochRecord, ending: Mapping[str, Any]) -> str:
+    temperature = f"temperature {ending.get('temperature', record['temperature']):.3g}"
+    if not isinstance(plan.settings.temperature_rule.settled, Auto):
+        return temperature
+    if scores := ending.get("temperatures"):
+        tried = " and ".join(f"{each:g} ({score:.3g})" for each, score in scores.items())
+        return f"{temperature}, by the cross-validated log-likelihood of {tried}"
+    kl, num_data = record["kl"], plan.subject.num_data
+    if not math.isfinite(kl) or not plan.subject.net.posterior.random:
+        return temperature
+    return f"{temperature}, since a KL of {kl / num_data:.3g} nats a datum drowns the data"
 
 
 def _spread(ending: Mapping[str, Any]) -> str:

@@ -1,0 +1,70 @@
+"""Balance: a temperature that follows the two terms of the ELBO as a training goes.
+
+    T = min(most, C L^A (p / K)^B),    A = 0.4, B = 2/3
+
+    most  what the temperature starts at, by the sizes of data and network (objectives.tempering, `auto`)
+    L   loss of the training data: the nll; of a regression the share of the targets' variance that is left, since the
+        nll of a density has no zero
+    K   the KL, p the number of data; both L and K are moving averages
+
+A mean-field posterior pays for each weight, whether the data say much about it or not, so that at T = 1 the KL drowns
+the data; how far T has to fall differs by task. Few data for a KL (p / K small) want less of it [1], and so do data
+without noise (L small): what the network gets wrong is what a temperature protects it from. In bounds of the loss of
+new data the best factor on the KL has the same form, (L p / K)^(1/2) [2]. C and the exponents were fitted to the best
+of a few temperatures on six tasks of classification (docs/first_results.md says which).
+
+It cannot run away: where L falls as T^a and K grows as T^-k, the exponent of T on the right is A a + B k, about a half.
+
+[1] Huix, Majewski, Durmus, Moulines, Korba, Variational inference of overparameterized Bayesian neural networks, 2022.
+[2] Thiemann, Igel, Wintenberger, Seldin, A strongly quasiconvex PAC-Bayesian bound, 2017.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+A, B, C = 0.4, 2 / 3, 0.115
+LEAST = 1e-6  # of a loss, and of a KL for each datum: a temperature is positive
+
+
+def balanced(loss: float, kl: float, num_data: float) -> float:
+    """The temperature of these terms."""
+    return float(C * max(loss, LEAST) ** A / max(kl / num_data, LEAST) ** B)
+
+
+@dataclass
+class Balance:
+    """The temperature of a training, at most `most`, from moving averages of its loss and its KL.
+
+    `factor` multiplies what they say.
+    """
+
+    num_data: float
+    most: float
+    factor: float = 1.0
+    loss: float = math.nan
+    kl: float = math.nan
+
+    @property
+    def temperature(self) -> float:
+        """Now."""
+        if math.isnan(self.loss):
+            return self.most
+        return min(self.most, self.factor * balanced(self.loss, self.kl, self.num_data))
+
+    def observe(self, loss: float, kl: float, share: float) -> None:
+        """Move the averages by `share` towards a step's numbers; those that are not finite are passed over."""
+        if not (math.isfinite(loss) and math.isfinite(kl)):
+            return
+        first = math.isnan(self.loss)
+        self.loss = loss if first else self.loss + share * (loss - self.loss)
+        self.kl = kl if first else self.kl + share * (kl - self.kl)
+
+    def state(self) -> dict[str, float]:
+        """The averages."""
+        return {"loss": self.loss, "kl": self.kl}
+
+    def restore(self, state: dict[str, float]) -> None:
+        """The inverse of `state`."""
+        self.loss, self.kl = state["loss"], state["kl"]

@@ -1,0 +1,91 @@
+"""Course: the temperature and the rates of a training as it goes.
+
+    by rule    the temperature is a function of the epochs done; schedules of rates run once, from 0 to 1
+    balanced   the temperature follows the training (objectives.balance)
+    descents   two temperatures, one after the other, and the better one's weights are kept (training.descents)
+
+`auto` is balanced, or descends where leverages are known; what has one temperature by itself takes it by rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from posterity.core.precision import wide
+from posterity.likelihoods.gaussian import mean_over_rows
+from posterity.objectives import Loss
+from posterity.objectives.balance import Balance
+from posterity.objectives.tempering import TemperatureRule
+
+if TYPE_CHECKING:
+    from posterity.data import Batch
+    from posterity.training.loop import Training
+
+
+class Course:
+    """By rule: `temperature` is a function of the epochs done."""
+
+    def __init__(self, temperature: Callable[[float], float]) -> None:
+        self.temperature = temperature
+
+    def progress(self, share: float) -> float:
+        """Where the schedules of the rates are when this share of the training is done."""
+        return share
+
+    def observe(self, training: Training, loss: Loss, batch: Batch, share: float) -> None:
+        """After each step; averages over steps move by `share`."""
+
+    def end_epoch(self, training: Training) -> None:
+        """After each epoch."""
+
+    def settle(self, training: Training) -> dict[str, Any]:
+        """After the last step: leave the weights that are kept in the network; what people should know of it."""
+        return {"temperature": training.temperature_at(max(training.step - 1, 0))}
+
+    def state(self) -> dict[str, Any]:
+        """All that its future depends on."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+
+
+class BalancedCourse(Course):
+    """The temperature follows the loss and the KL."""
+
+    def __init__(self, balance: Balance, rule: TemperatureRule) -> None:
+        super().__init__(lambda epochs: balance.temperature * rule.ramp(epochs))
+        self.balance = balance
+
+    def observe(self, training: Training, loss: Loss, batch: Batch, share: float) -> None:
+        """The step's loss and KL."""
+        self.balance.observe(_loss_of(training, loss, batch), loss.kl.item(), share)
+
+    def state(self) -> dict[str, Any]:
+        """The averages."""
+        return self.balance.state()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+        self.balance.restore(state)
+
+
+def _loss_of(training: Training, loss: Loss, batch: Batch) -> float:
+    """The nll; of a regression what is left of the targets' variance."""
+    if training.train.task != "regression":
+        return loss.nll.item()
+    with torch.no_grad():
+        prediction = training.likelihood.predict(loss.outputs.detach())
+        left = mean_over_rows(wide(prediction.mean - batch.y).square(), batch.weight)
+    return float((left / training.target_variance.to(left)).mean())
+
+
+def variance_of(y: Tensor, weight: Tensor | None) -> Tensor:
+    """Of each target (k,), by the rows' weights; 1 where they are all the same."""
+    values = wide(y)
+    found = mean_over_rows((values - mean_over_rows(values, weight)).square(), weight)
+    return torch.where(found > 0, found, 1.0)
