@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from posterity import data
 from posterity.experiments import Record, Run
@@ -93,12 +94,12 @@ def test_regression_is_in_the_targets_own_units(cli, tmp_path):
     assert 40 < rmse < 75  # the targets' own sd is 77
     assert reported["rmse"] == pytest.approx(rmse, rel=1e-5)
     sd = np.sqrt(arrays["aleatoric"] + arrays["epistemic"])
-    assert reported["coverage_95"] == pytest.approx(np.mean(np.abs(y - arrays["mean"]) < 1.959964 * sd), abs=1e-6)
-    # One noise for all weight samples: the mixture's density by hand.
-    density = np.exp(-0.5 * (y - arrays["samples"]) ** 2 / arrays["aleatoric"]) / np.sqrt(
-        2 * np.pi * arrays["aleatoric"]
-    )
-    assert reported["log_likelihood"] == pytest.approx(np.log(density.mean(0)).mean(), rel=1e-4)
+    # One noise for all weight samples: the mixture of Student's t by hand.
+    df = arrays["df"]
+    mixture = stats.t(df, arrays["samples"], arrays["aleatoric_sd"] * np.sqrt(1 - 2 / df))
+    shares = mixture.cdf(y).mean(0)
+    assert reported["coverage_95"] == pytest.approx(np.mean(np.abs(shares - 0.5) < 0.475), abs=1e-6)
+    assert reported["log_likelihood"] == pytest.approx(np.log(mixture.pdf(y).mean(0)).mean(), rel=1e-4)
     rows = read_csv(tmp_path / "p.csv")
     assert list(rows[0]) == ["mean", "sd", "aleatoric_sd", "epistemic_sd"]
     np.testing.assert_allclose([r["sd"] for r in rows], sd[:, 0], rtol=1e-5)
