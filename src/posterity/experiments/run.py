@@ -46,7 +46,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SCHEMA = 3  # grows when a default changes (tests/experiments/defaults.json holds them together)
+SCHEMA = 4  # grows when a default changes (tests/experiments/defaults.json holds them together)
 STARTED = [name for name in POSTERIORS.own if POSTERIORS[name].trainable]
 
 

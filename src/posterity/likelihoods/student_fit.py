@@ -20,7 +20,7 @@ from posterity.core.precision import wide
 from posterity.likelihoods.prediction import Array
 from posterity.likelihoods.student_prediction import log_student
 
-LEAST_DF, MOST_DF = 2.5, 200.0  # a variance that is not all outliers; what no data tell from a Gaussian
+LEAST_DF, MOST_DF = 3.0, 200.0  # its sd is 1.7 scales; what no data tell from a Gaussian
 START_DF = 5.0
 ROOM = 10.0  # above the residuals' root mean square, that the scale is looked for in
 HOW: dict[str, Any] = {"method": "L-BFGS-B", "options": {"ftol": 1e-12, "gtol": 1e-8, "maxiter": 200}}

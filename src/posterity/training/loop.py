@@ -103,7 +103,8 @@ class Training:
 
     def train_step(self, batch: Batch) -> Loss:
         """One optimiser step on the rows of `batch`."""
-        self.net.train()
+        if not self.net.training:
+            self.net.train()
         if self.plan.augment is not None:
             batch = batch._replace(x=self.plan.augment(batch.x, self.augmentation))
         like = self.net.posterior.mean
