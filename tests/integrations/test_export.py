@@ -12,6 +12,7 @@ from torch import nn
 import posterity as pt
 from posterity.core.errors import CorruptFileError, DataError, UnknownNameError, UsageError
 from posterity.data import Dataset
+from posterity.likelihoods import StudentPrediction
 
 G = torch.Generator().manual_seed(0)
 
@@ -198,3 +199,24 @@ def test_a_compiled_network_still_draws(network):
     compiled = torch.compile(net, backend="eager")
     x = torch.ones(2, 3)
     assert not torch.allclose(compiled(x), compiled(x))
+
+
+@pytest.mark.parametrize("suffix", ["pt2", "onnx"])
+def test_settled_noise(suffix, tmp_path):
+    """Student-t: a program has means and sds, which are those of the prediction."""
+    net = pt.bayesian(nn.Linear(3, 1), likelihood=pt.GaussianNoise("learnt"), rho=-1.0, seed=1)
+    net.likelihood.df.fill_(3.0)
+    x, path = torch.randn(5, 3, generator=G), tmp_path / f"program.{suffix}"
+    predictor = net.predictor(4, seed=0)
+    pt.export(predictor, x, path)
+    if suffix == "pt2":
+        found = torch.export.load(path).module()(x)
+    else:
+        session = onnxruntime.InferenceSession(path)
+        names = [output.name for output in session.get_outputs()]
+        found = dict(zip(names, map(torch.as_tensor, session.run(None, {"inputs": x.numpy()})), strict=True))
+    expected = predictor(x)
+    assert isinstance(expected, StudentPrediction)
+    assert set(found) == set(expected.columns())
+    for name, column in expected.columns().items():
+        torch.testing.assert_close(found[name], column)

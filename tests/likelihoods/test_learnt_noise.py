@@ -104,50 +104,6 @@ def test_in_a_loop_of_ones_own_it_is_a_parameter():
     assert likelihood.rho.grad.abs() > 0
 
 
-def test_settling_by_hand():
-    """s^2 <- mean r^2 / (1 - l)^2 - mean v, with the variance v of two outputs a datum."""
-    likelihood = pt.GaussianNoise("learnt")
-    outputs = torch.tensor([[[1.0], [2.0]], [[1.2], [2.4]]])  # variances 0.02 and 0.08, means 1.1 and 2.2
-    y = torch.tensor([[1.4], [2.0]])
-    likelihood.settle(likelihood.predict(outputs), y, torch.tensor([0.4]))
-    wanted = (0.3**2 + 0.2**2) / 2 / 0.6**2 - 0.05
-    assert sd_of(likelihood).item() == pytest.approx(math.sqrt(wanted), rel=1e-5)
-    pole = pt.GaussianNoise("learnt")
-    pole.settle(pole.predict(outputs), y, torch.tensor([1.0]))
-    assert sd_of(pole).item() == pytest.approx(math.sqrt(0.065 / 0.1**2 - 0.05), rel=1e-5)
-
-
-def test_settling_leaves_fixed_noise_and_single_draws():
-    outputs, y, none = torch.randn(2, 5, 1), torch.randn(5, 1), torch.zeros(1)
-    fixed = pt.GaussianNoise(0.3)
-    fixed.settle(fixed.predict(outputs), y, none)
-    assert fixed.predict(outputs).aleatoric_sd.unique().item() == pytest.approx(0.3)
-    learnt = pt.GaussianNoise("learnt")
-    learnt.settle(learnt.predict(outputs[:1]), y, none)
-    assert learnt.rho.item() == 0.0
-
-
-@pytest.mark.parametrize("temperature", [1.0, 0.01])
-def test_settled_noise_is_that_of_new_data(temperature):
-    """A linear network with 30 weights for 150 data and its exact tempered posterior: residuals are too small."""
-    g = torch.Generator().manual_seed(3)
-    x, w = torch.randn(150, 30, generator=g).double(), torch.randn(30, 1, generator=g).double()
-    own, new = [], []
-    for _ in range(20):
-        y = x @ w + TRUE * torch.randn(150, 1, generator=g).double()
-        best = torch.linalg.solve(x.T @ x, x.T @ y)
-        likelihood = pt.GaussianNoise("learnt").double()
-        likelihood.adapt((x @ best)[None], y, 1.0)
-        own.append(sd_of(likelihood).item())
-        root = torch.linalg.cholesky(temperature * own[-1] ** 2 * torch.linalg.inv(x.T @ x))
-        draws = best + root @ torch.randn(64, 30, 1, generator=g).double()
-        likelihood.settle(likelihood.predict(x @ draws), y, torch.tensor([0.2]))
-        new.append(math.hypot(sd_of(likelihood).item(), own[-1] * math.sqrt(0.2 * temperature)))
-    expected = TRUE * math.sqrt(1 + 30 / (150 - 30 - 1))  # of new rows of the same kind, spread and noise together
-    assert sum(own) / 20 < 0.95 * TRUE
-    assert sum(new) / 20 == pytest.approx(expected, rel=0.06)
-
-
 def test_input_noise_starts_at_the_spread_of_the_targets():
     likelihood = pt.GaussianNoise("input")
     y = 50 * torch.randn(200, 1)

@@ -3,12 +3,14 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from scipy import integrate, stats
 
 from posterity import metrics
 from posterity.core.errors import UsageError
-from posterity.likelihoods import RealPrediction
+from posterity.likelihoods import RealPrediction, StudentPrediction
 from posterity.likelihoods.classes import predict_classes
 from posterity.metrics import CLASSIFICATION, REGRESSION, brief_score, score
 
@@ -97,3 +99,47 @@ def test_moments_alone():
 def test_the_expected_nll_of_classes_needs_samples():
     with pytest.raises(UsageError, match="needs weight samples"):
         score(replace(classes(), samples=None), torch.tensor([0, 0]), "classification")
+
+
+def heavy(df=3.0, noise=0.5):
+    """A mixture of Student's t for three data, their samples and draws of the predictive."""
+    g = np.random.default_rng(0)
+    means = torch.as_tensor(g.normal(size=(5, 3, 1)))
+    sds = torch.full_like(means, noise)
+    made = StudentPrediction(
+        means.mean(0), sds[0], means.std(0, correction=0), means, sds, torch.full_like(means[0], df)
+    )
+    scale = noise * (1.0 if math.isinf(df) else math.sqrt(1 - 2 / df))
+    which = g.integers(5, size=(400_000, 3))
+    noises = stats.norm if math.isinf(df) else stats.t(df)
+    return made, means[which, [0, 1, 2], 0].numpy() + scale * noises.rvs(size=(400_000, 3), random_state=g)
+
+
+@pytest.mark.parametrize("df", [2.6, 5.0, math.inf])
+@pytest.mark.parametrize("noise", [0.1, 0.5, 3.0])
+def test_heavy_tails_have_their_own_crps_and_coverage(df, noise):
+    """Against draws of the predictive: E|Y - y| - E|Y - Y'| / 2, and the share within the quantiles."""
+    p, drawn = heavy(df, noise)
+    y = torch.tensor([[0.3], [-9.0], [1.5]]).double()
+    found = metrics.score(p, y, "regression")
+    halves = np.abs(drawn[::2] - drawn[1::2]).mean(0) / 2
+    expected = np.abs(drawn - y[:, 0].numpy()).mean(0) - halves
+    assert p.crps(y)[:, 0].tolist() == pytest.approx(expected.tolist(), rel=0.02)
+    assert found["crps"] == pytest.approx(expected.mean(), rel=0.02)
+    low, high = np.quantile(drawn, [0.05, 0.95], axis=0)
+    ours = [end[:, 0].tolist() for end in p.interval(0.9)]
+    assert ours[0] == pytest.approx(low.tolist(), rel=0.03, abs=0.03 * noise)
+    assert ours[1] == pytest.approx(high.tolist(), rel=0.03, abs=0.03 * noise)
+    inside = (low <= y[:, 0].numpy()) & (y[:, 0].numpy() <= high)
+    assert found["coverage_90"] == pytest.approx(inside.mean())
+    assert set(found) == set(REGRESSION)
+
+
+def test_the_crps_of_a_students_t_by_integration():
+    p, y = heavy(3.0)[0], torch.tensor([[0.3], [-9.0], [1.5]]).double()
+    for row in range(3):
+        parts = stats.t(3.0, p.samples[:, row, 0].numpy(), 0.5 * math.sqrt(1 / 3))
+        at = y[row].item()
+        below = integrate.quad(lambda u, parts=parts: parts.cdf(u).mean() ** 2, -math.inf, at, epsabs=1e-9)[0]
+        above = integrate.quad(lambda u, parts=parts: parts.sf(u).mean() ** 2, at, math.inf, epsabs=1e-9)[0]
+        assert p.crps(y)[row].item() == pytest.approx(below + above, rel=1e-3)

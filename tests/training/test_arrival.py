@@ -122,3 +122,16 @@ def _wave():
 
 EPOCHS = {"two-moons": 500, "digits": 120, "wave": 100}  # about 2000 steps
 TASKS = {"two-moons": _moons, "digits": _digits, "wave": _wave}
+
+
+def test_the_spread_is_measured_with_the_noise_that_was_trained_with():
+    """Not with that of new data, which is another."""
+    net = pt.bayesian(nn.Linear(5, 1), seed=0)
+    x = torch.randn(12, 5, generator=torch.Generator().manual_seed(0))
+    y = x[:, :1] + torch.randn(12, 1, generator=torch.Generator().manual_seed(1))
+    train = pt.Dataset.from_arrays(x, y, "regression").to(torch.float32)
+    result = pt.fit(net, train, epochs=50, seed=0, temperature=0.5)
+    trained = pt.GaussianNoise(result.history[-1]["noise"])
+    assert result.ending["noise"] > 1.1 * trained.noise
+    wanted = wanted_spread(net, trained, train, temperature=0.5, seed=0)
+    assert result.ending["sd_wanted"] == pytest.approx(wanted, rel=1e-3)

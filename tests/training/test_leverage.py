@@ -20,15 +20,40 @@ def rows(n=NUM_DATA):
     return torch.randn(n, NUM_INPUTS, generator=torch.Generator().manual_seed(1)).double()
 
 
+def each(net, x, temperature=0.2, num_data=NUM_DATA):
+    return leverage.leverages(net, net.predict(x, 4, seed=0), x, temperature=temperature, num_data=num_data)
+
+
 def found(net, x, temperature=0.2, num_data=NUM_DATA):
-    return leverage.mean_leverage(net, net.predict(x, 4, seed=0), x, temperature=temperature, num_data=num_data)
+    return each(net, x, temperature, num_data).mean(0)
 
 
 def test_of_a_linear_network_by_hand():
-    """The trace of x (x'x + T s^2 / 4)^-1 x' over n: ridge regression's hat matrix."""
+    """The diagonal of x (x'x + T s^2 / 4)^-1 x': ridge regression's hat matrix."""
     x, temperature = rows(), 0.2
     hat = x @ torch.linalg.inv(x.T @ x + temperature * NOISE**2 / 4 * torch.eye(NUM_INPUTS)) @ x.T
-    assert found(linear(), x, temperature).item() == pytest.approx(hat.trace().item() / NUM_DATA, rel=1e-9)
+    torch.testing.assert_close(each(linear(), x, temperature)[:, 0], hat.diagonal(), rtol=1e-9, atol=0)
+
+
+def test_residuals_are_those_of_fitting_without_the_row():
+    """Least squares: (y - x w) / (1 - h) is what the datum is missed by when the others alone are fitted."""
+    x, g = rows(), torch.Generator().manual_seed(2)
+    y = torch.randn(NUM_DATA, 1, generator=g).double()
+    w = torch.linalg.lstsq(x, y).solution
+    ours = (y - x @ w) / (1 - each(linear(), x, temperature=1e-12))
+    for row in range(0, NUM_DATA, 7):
+        others = torch.arange(NUM_DATA) != row
+        without = torch.linalg.lstsq(x[others], y[others]).solution
+        torch.testing.assert_close(ours[row], (y[row] - x[row] @ without), rtol=1e-6, atol=1e-9)
+
+
+def test_a_weight_is_the_row_that_often():
+    x = rows()
+    weight = 2 / 3 * torch.tensor([2.0, 1.0]).double().repeat(NUM_DATA // 2)
+    twice = torch.arange(NUM_DATA).repeat_interleave((1.5 * weight).round().long())
+    net = linear()
+    ours = leverage.leverages(net, net.predict(x, 4, seed=0), x, weight, temperature=0.2, num_data=len(twice))
+    torch.testing.assert_close(ours[twice], each(net, x[twice], num_data=len(twice)), rtol=1e-9, atol=0)
 
 
 def test_without_a_prior_it_is_weights_over_data():
@@ -64,10 +89,11 @@ def test_of_a_large_network_by_its_spread(monkeypatch):
     exact = found(net, x, temperature).item()
     monkeypatch.setattr(leverage, "MOST_WEIGHTS", 1)
     prediction = net.predict(x, 4000, seed=0)
-    spread = leverage.mean_leverage(net, prediction, x, temperature=temperature, num_data=NUM_DATA)
-    assert spread.item() == pytest.approx(exact, rel=0.05)
-    few = leverage.mean_leverage(net, prediction, x, temperature=temperature, num_data=1000)
-    assert few.item() == pytest.approx(NUM_INPUTS / 1000)
+    spread = leverage.leverages(net, prediction, x, temperature=temperature, num_data=NUM_DATA)
+    assert spread.shape == (NUM_DATA, 1)
+    assert spread.unique().item() == pytest.approx(exact, rel=0.05)
+    few = leverage.leverages(net, prediction, x, temperature=temperature, num_data=1000)
+    assert few.unique().item() == pytest.approx(NUM_INPUTS / 1000)
 
 
 def test_a_prior_that_holds_nothing_is_no_singular_matrix():

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.data.archives import read_npz
-from posterity.likelihoods import ClassPrediction, Prediction
+from posterity.likelihoods import ClassPrediction, Prediction, StudentPrediction
 from posterity.storage import replace_file
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ def _write_npz(path: Path, prediction: Prediction, classes: Sequence[str]) -> No
         contents["classes"] = np.array(classes)
     if prediction.samples is not None:
         contents["samples"] = prediction.samples.numpy()
+    if isinstance(prediction, StudentPrediction) and prediction.df is not None:
+        contents["df"] = prediction.df.numpy()
     with path.open("wb") as file:  # to a path with another ending, .NPZ say, numpy would add its own
         np.savez_compressed(file, **contents)
 

@@ -17,6 +17,7 @@ from posterity.likelihoods.poisson import Poisson
 from posterity.likelihoods.prediction import Prediction
 from posterity.likelihoods.real import RealPrediction
 from posterity.likelihoods.student_noise import StudentTNoise
+from posterity.likelihoods.student_prediction import StudentPrediction
 
 Kind = TypeVar("Kind", bound=type[Likelihood])
 
@@ -82,6 +83,7 @@ __all__ = [
     "Poisson",
     "Prediction",
     "RealPrediction",
+    "StudentPrediction",
     "StudentTNoise",
     "build_likelihood",
     "place_of",

@@ -15,14 +15,20 @@ instead of by an optimiser, whose rate would have to fit both the noise and the 
 residuals, whatever the targets' scale, and follows them. In a loop of one's own `rho` is a parameter like any other.
 Limits: share = 1 is the batch's own best s; of targets that are met exactly it stays LEAST of their spread.
 
-At its end a training `settle`s learnt and input-dependent noise: its own residuals r are smaller than those of new
-data, since the weights follow them. How far is the leverage of a datum (training.leverage), on average l. Then
-    s^2 <- mean r^2 / (1 - l)^2 - mean_n Var_q[z_n]    (in units of s_n for input noise)
-The first term is generalised cross-validation [1]: what the square residual of new data will be. The second is what the
-predictive adds by itself. There is a pole at l = 1: MOST_LEVERAGE is corrected for at the most.
-Limits: many data for each weight, l -> 0: the residuals themselves.
+At its end a training `settle`s learnt and input-dependent noise: its own residuals are smaller than those of new data,
+since the weights follow them, and those of new data have heavier tails than a Gaussian. With the leverage h of each
+datum (training.leverage), the outputs z_s of the weight samples and their mean m, the residuals of a datum that was
+left out are, under the samples' mixture,
+    e_s = (y - m) / (1 - h) + m - z_s                                                                           [1]
+and Student-t noise t_v of scale c is fitted to them by maximum likelihood (likelihoods.student_fit), each target by
+itself, in units of s for input noise. s then is the noise's sd, c sqrt(v / (v - 2)), and `df` is v:
+    log P(y | z) = sum_j log t_v((y_j - z_j) / c_j) / c_j
+What is maximised, the mean log density of data that were left out, is cross-validation without training again.
+There is a pole at h = 1: MOST_LEVERAGE is corrected for at the most.
+Limits: many data for each weight, h -> 0: the residuals themselves; Gaussian residuals: v = inf, and s is their rms, of
+which the spread of z_s takes its part. Before, v = inf.
 
-[1] Golub, Heath and Wahba, Generalized cross-validation as a method for choosing a good ridge parameter, 1979.
+[1] Cook, Weisberg, Residuals and influence in regression, 1982.
 """
 
 from __future__ import annotations
@@ -43,6 +49,8 @@ from posterity.likelihoods.likelihood import Likelihood
 from posterity.likelihoods.mixture import HALF_LOG_2PI
 from posterity.likelihoods.prediction import Prediction
 from posterity.likelihoods.real import RealPrediction
+from posterity.likelihoods.student_fit import student_fit
+from posterity.likelihoods.student_prediction import StudentPrediction, log_student
 
 LEAST = 1e-3  # of the targets' spread: a network that meets all targets would drive s, and with it the loss, to -inf
 MOST_LEVERAGE = 0.9  # that residuals are corrected for: by ten times, at the most
@@ -50,12 +58,16 @@ MIN_SD = 1e-3  # keeps input-dependent noise from collapsing onto single trainin
 
 
 class GaussianNoise(Likelihood):
-    """Targets (n, k) with Gaussian noise: a number (its sd), "learnt" or "input"."""
+    """Targets (n, k) with Gaussian noise: a number (its sd), "learnt" or "input".
+
+    Noise that was learnt is Student-t with `df` (k,) degrees of freedom once a training has ended, see the header.
+    """
 
     kind = "gaussian"
     task = "regression"
     of_reals = True
     unit: Tensor
+    df: Tensor
 
     def __init__(self, noise: float | str = "learnt", *, num_targets: int = 1) -> None:
         super().__init__()
@@ -69,6 +81,8 @@ class GaussianNoise(Likelihood):
             self.rho = nn.Parameter(torch.zeros(num_targets))
         if noise == "input":
             self.register_buffer("unit", torch.ones(num_targets))
+        if self.settles:
+            self.register_buffer("df", torch.full((num_targets,), math.inf))
 
     def moments(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Means and noise sds (S, n, k) that `outputs` stand for."""
@@ -86,6 +100,9 @@ class GaussianNoise(Likelihood):
         mean, sd = self.moments(outputs)
         if mean.shape[1:] != y.shape:
             raise UsageError(f"Gaussian targets must have shape {tuple(mean.shape[1:])}, not {tuple(y.shape)}")
+        if self.heavy_tailed:
+            scale = sd * (1 - 2 / self.df).sqrt()
+            return (log_student((y - mean) / scale, self.df) - scale.log()).sum(-1)
         return -(0.5 * ((y - mean) / sd).square() + sd.log() + HALF_LOG_2PI).sum(-1)
 
     def predict(self, outputs: Tensor) -> RealPrediction:
@@ -93,7 +110,8 @@ class GaussianNoise(Likelihood):
         mean, sd = self.moments(outputs)
         # Squares are summed in double precision, where they have room; `std` does so by itself.
         noise = torch.linalg.vector_norm(sd, dim=0, dtype=wide_type(sd.device)).div_(math.sqrt(len(sd))).to(sd.dtype)
-        return RealPrediction(mean.mean(0), noise, mean.std(0, correction=0), mean, sd.contiguous())
+        parts = mean.mean(0), noise, mean.std(0, correction=0), mean, sd.contiguous()
+        return StudentPrediction(*parts, self.df.expand_as(noise)) if self.heavy_tailed else RealPrediction(*parts)
 
     def trained(self) -> list[nn.Parameter]:
         """None: a learnt noise has a closed form."""
@@ -101,7 +119,9 @@ class GaussianNoise(Likelihood):
 
     @torch.no_grad()
     def begin(self, y: Tensor) -> None:
-        """Input-dependent noise starts at the spread of the targets; one that was trained stays as it is."""
+        """Input-dependent noise starts at the spread of the targets; one that was trained stays, but is Gaussian."""
+        if self.settles:
+            self.df.fill_(math.inf)
         spread = y.std(0, correction=0)
         if self.noise == "input" and bool((self.unit == 1).all() and (spread > 0).all()):
             self.unit.copy_(spread)
@@ -116,6 +136,13 @@ class GaussianNoise(Likelihood):
         least = (LEAST * wide(y).std(0, correction=0)).clamp_min(torch.finfo(self.rho.dtype).tiny)
         sd = torch.lerp(variance, best, share).sqrt().maximum(least)
         self.rho.copy_(rho_of(sd))
+        self.df.fill_(math.inf)
+
+    @property
+    def heavy_tailed(self) -> bool:
+        """Whether the noise of any target is Student-t."""
+        # What is being exported has no values yet; its columns are the same.
+        return self.settles and not torch.compiler.is_exporting() and bool(self.df.isfinite().any())
 
     @property
     def settles(self) -> bool:
@@ -123,33 +150,47 @@ class GaussianNoise(Likelihood):
         return isinstance(self.noise, str)
 
     @torch.no_grad()
-    def settle(self, prediction: Prediction, y: Tensor, leverage: Tensor, weight: Tensor | None = None) -> None:
-        """The noise of new data, from a `prediction` at the training's own (n, k), see the header."""
+    def settle(
+        self, prediction: Prediction, y: Tensor, leverages: Tensor, weight: Tensor | None = None
+    ) -> float | None:
+        """The noise of new data, from a `prediction` at the training's own (n, k), see the header.
+
+        Given back is the mean log density of these data, each as if it had been left out, summed over the targets.
+        """
         assert isinstance(prediction, RealPrediction)
         if not self.settles or prediction.samples is None or len(prediction.samples) < 2:
-            return
-        noise = wide(prediction.aleatoric_sd)
-        spread = mean_over_rows(wide(prediction.samples).var(0) / noise.square(), weight)
-        residuals = mean_over_rows((wide(y - prediction.mean) / noise).square(), weight)
-        left_out = residuals / (1 - leverage.clamp_max(MOST_LEVERAGE)).square()
-        factor = (left_out - spread).clamp_min(LEAST**2).sqrt()
+            return None
+        assert prediction.noise_sd is not None
+        outputs, noise = wide(prediction.samples), wide(prediction.noise_sd)
+        mean = outputs.mean(0)
+        left_out = (wide(y) - mean) / (1 - wide(leverages).clamp_max(MOST_LEVERAGE))
+        residuals = (left_out + mean - outputs) / noise
+        least = (LEAST * wide(y).std(0, correction=0) / noise.mean((0, 1))).clamp_min(LEAST**2).tolist()
+        fits = [student_fit(residuals[..., j], noise[..., j], least[j], weight) for j in range(len(least))]
+        factor = mean.new_tensor([fit.scale / math.sqrt(1 - 2 / fit.df) for fit in fits])
         if self.noise == "input":
             self.unit.mul_(factor)
         else:
             self.rho.copy_(rho_of(F.softplus(wide(self.rho)) * factor))
+        self.df.copy_(mean.new_tensor([fit.df for fit in fits]))
+        return sum(fit.log_density for fit in fits)
 
     @torch.no_grad()
     def pooled(self, others: Sequence[Likelihood]) -> Likelihood:
         """Of learnt noises s_k that of s^2 = mean_k s_k^2: the predictive's mean and variance are the mixture's.
 
-        Of input-dependent ones the units are pooled so.
+        Of input-dependent ones the units are pooled so. 1 / v = mean_k 1 / v_k.
         """
         made = copy.deepcopy(self)
+        if self.settles:
+            dfs = torch.stack([one.df for one in (self, *others)])  # type: ignore[misc]
+            if (dfs != self.df).any():  # else without rounding
+                made.df.copy_((1 / wide(dfs)).mean(0).reciprocal())
         if self.noise == "input":
             made.unit.copy_(torch.stack([one.unit for one in (self, *others)]).square().mean(0).sqrt())  # type: ignore[misc]
         if self.noise == "learnt":
             rhos = torch.stack([one.rho for one in (self, *others)])  # type: ignore[misc]
-            if (rhos != self.rho).any():  # else without rounding
+            if (rhos != self.rho).any():
                 made.rho.copy_(rho_of(F.softplus(wide(rhos)).square().mean(0).sqrt()))
         return made
 
@@ -163,6 +204,11 @@ class GaussianNoise(Likelihood):
     def num_outputs(self, num_targets: int) -> int:
         """A mean for each target, and with input-dependent noise a scale for each."""
         return 2 * num_targets if self.noise == "input" else num_targets
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        if self.settles:  # files from before it have none
+            state_dict.setdefault(f"{prefix}df", torch.full_like(self.df, math.inf))
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def options(self) -> dict[str, Any]:
         """The noise and the number of targets."""

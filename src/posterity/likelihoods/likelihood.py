@@ -94,11 +94,15 @@ class Likelihood(nn.Module, ABC):
         """Whether `settle` does anything."""
         return False
 
-    def settle(self, prediction: Prediction, y: Tensor, leverage: Tensor, weight: Tensor | None = None) -> None:
+    def settle(
+        self, prediction: Prediction, y: Tensor, leverages: Tensor, weight: Tensor | None = None
+    ) -> float | None:
         """What it takes from the trained network's `prediction` at its own data, when the training has ended.
 
-        `leverage` (k,) is how far the network follows these data, see training.leverage.
+        `leverages` (n, k) are how far the network follows each of these data, see training.leverage. Given back is the
+        mean log density of the data, each as if it had been left out; None where nothing was done.
         """
+        return None
 
     def learnt(self) -> dict[str, Any]:
         """What an epoch's record says of it."""

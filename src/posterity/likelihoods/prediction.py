@@ -155,11 +155,11 @@ class Prediction(ABC):
         """Everything as arrays by name, the samples included: for `np.savez`, plots and data frames."""
         samples = {name: getattr(self, name) for name in self.by_sample}
         known = {name: value for name, value in samples.items() if value is not None}
-        return {name: _array(value) for name, value in (self.columns() | known).items()}
+        return {name: as_array(value) for name, value in (self.columns() | known).items()}
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain lists and numbers for JSON, without the samples."""
-        return {"kind": self.kind, **{name: _array(value).tolist() for name, value in self.columns().items()}}
+        return {"kind": self.kind, **{name: as_array(value).tolist() for name, value in self.columns().items()}}
 
     def __repr__(self) -> str:
         count = f"{self.num_samples} weight samples" if self.num_samples else "moments alone"
@@ -167,7 +167,8 @@ class Prediction(ABC):
         return f"{head}\n  {self._summary()}" if len(self) else head
 
 
-def _array(tensor: Tensor) -> Array:
+def as_array(tensor: Tensor) -> Array:
+    """`tensor` for NumPy."""
     tensor = tensor.detach().cpu()
     # NumPy has no bfloat16.
     array: Array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()

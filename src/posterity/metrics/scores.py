@@ -59,6 +59,12 @@ REGRESSION: dict[str, Metric] = {
     "aleatoric": lambda p, y: _variance(p, "aleatoric_sd").mean().item(),
     "epistemic": lambda p, y: _variance(p, "epistemic_sd").mean().item(),
 }
+STUDENT: dict[str, Metric] = {  # whose tails are not a Gaussian's
+    **REGRESSION,
+    "crps": lambda p, y: _crps(p, y),
+    "coverage_90": lambda p, y: _central(p, y, 0.9),
+    "coverage_95": lambda p, y: _central(p, y, 0.95),
+}
 COUNTS: dict[str, Metric] = {
     **{name: REGRESSION[name] for name in ("rmse", "log_likelihood", "expected_log_likelihood")},
     "coverage_90": lambda p, y: _within(p, y, 0.9),
@@ -84,6 +90,7 @@ WATCHED_LABELS: dict[str, Metric] = {name: LABELS[name] for name in ("nll", "acc
 TABLES: dict[str, tuple[dict[str, Metric], dict[str, Metric]]] = {
     "classification": (CLASSIFICATION, WATCHED_CLASSIFICATION),
     "regression": (REGRESSION, WATCHED_REGRESSION),
+    "student": (STUDENT, WATCHED_REGRESSION),
     "counts": (COUNTS, WATCHED_REGRESSION),
     "labels": (LABELS, WATCHED_LABELS),
 }
@@ -113,6 +120,17 @@ def _within(prediction: Any, y: Tensor, level: float) -> float:
     low, high = prediction.interval(level)
     inside: Tensor = (low <= y) & (y <= high)
     return inside.double().mean().item()
+
+
+def _central(prediction: Any, y: Tensor, level: float) -> float:
+    """The same by the predictive's distribution function, without its inverse."""
+    share: Tensor = prediction.cdf(y)
+    return ((2 * share - 1).abs() <= level).double().mean().item()
+
+
+def _crps(prediction: Any, y: Tensor) -> float:
+    found: Tensor = prediction.crps(y)
+    return found.mean().item()
 
 
 def _variance(prediction: Any, sd: str) -> Tensor:

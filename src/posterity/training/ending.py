@@ -1,8 +1,9 @@
 """What is left to do when the last step of a training was taken: the noise of new data, and a last look.
 
-Noise that was fitted to the training's own residuals becomes that of new data (likelihoods.gaussian), of the network
-and of the average of its iterates alike; then the spread of the network is compared with what the ELBO wants
-(training.arrival). Both look at some rows of the training data, and draw noise of their own.
+The spread of the network is compared with what the ELBO wants (training.arrival), with the noise that was trained with;
+then noise that was fitted to the training's own residuals becomes that of new data (likelihoods.gaussian), of the
+network and of the average of its iterates alike. Both look at some rows of the training data, and draw noise of their
+own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from posterity.core.randomness import derive, generator
 from posterity.data import Dataset
 from posterity.likelihoods import RealPrediction
 from posterity.training.arrival import arrival_warnings, wanted_spread
-from posterity.training.leverage import mean_leverage
+from posterity.training.leverage import leverages
 
 SETTLED_ROWS = 2000  # of the training data that the noise of new data is judged by, at most
 
@@ -28,27 +29,30 @@ def end(
 ) -> dict[str, Any]:
     """Settle the noise of all `nets`; what was found of the first: noise, spread that the ELBO wants, warnings.
 
-    `train` are the data at hand, of `num_data` that were trained on.
+    `train` are the data at hand, of `num_data` that were trained on. Where noise was settled, `cross_validated` is the
+    mean log density of these data, each as if it had been left out, in the units of the training's targets.
     """
-    for net in nets:
-        if temperature and net.posterior.random:
-            _settle(net, train, num_data=num_data, temperature=temperature, seed=seed)
-    first = nets[0]
+    first, found = nets[0], dict[str, Any](warnings=[])
     assert first.likelihood is not None
-    found = {**first.likelihood.learnt(), "warnings": []}
     if temperature and first.posterior.random:
         wanted = wanted_spread(first, first.likelihood, train, num_data=num_data, temperature=temperature, seed=seed)
-        found |= {"sd_wanted": wanted, "warnings": arrival_warnings(wanted)}
-    return found
+        found = {"sd_wanted": wanted, "warnings": arrival_warnings(wanted)}
+    for net in nets:
+        if not (temperature and net.posterior.random):
+            continue
+        density = _settle(net, train, num_data=num_data, temperature=temperature, seed=seed)
+        if net is first and density is not None:
+            found["cross_validated"] = density
+    return {**first.likelihood.learnt(), **found}
 
 
-def _settle(net: BayesianModule, train: Dataset, *, num_data: int, temperature: float, seed: int) -> None:
+def _settle(net: BayesianModule, train: Dataset, *, num_data: int, temperature: float, seed: int) -> float | None:
     likelihood = net.likelihood
     if likelihood is None or not likelihood.settles:
-        return
+        return None
     rows = torch.randperm(len(train), generator=generator(seed, "settling/rows"), device="cpu")[:SETTLED_ROWS]
     x, y, weight = train.rows(rows).changed(lambda part: inputs.moved(part, net.posterior.mean))
     prediction = net.predictive(x, seed=derive(seed, "settling"))
     assert isinstance(prediction, RealPrediction)
-    leverage = mean_leverage(net, prediction, x, weight, temperature=temperature, num_data=num_data)
-    likelihood.settle(prediction, y, leverage, weight)
+    each = leverages(net, prediction, x, weight, temperature=temperature, num_data=num_data)
+    return likelihood.settle(prediction, y, each, weight)

@@ -1,13 +1,14 @@
-"""Leverage: how far a network follows the targets that it was trained on, on average over the data.
+"""Leverages: how far a network follows each of the targets that it was trained on.
 
 A residual r of the training is smaller than that of a datum which was left out, r / (1 - h), with the leverage h of the
-datum. To first order around the mean of q, for targets z with noise s, J = dz / dw, at the temperature T,
+datum: exactly so where the network is linear. To first order around the mean of q, for targets z with noise s,
+J = dz / dw, at the temperature T,
 
     h_n = J_n C J_n^T / s_n^2,    C = (sum_n J_n^T J_n / s_n^2 + T / prior variance)^-1              (Gauss-Newton)
 
 That is a matrix (N, N): of networks with more than MOST_WEIGHTS the spread of the outputs under q serves instead,
 
-    h_n = Var_q[z_n] / (T s_n^2),  at most 1,  on average at most N / n
+    h = mean_n min(1, Var_q[z_n] / (T s_n^2)),  at most N / n,  one for all rows
 
 which is the same where q has all correlations, and larger in a mean-field network, which counts each weight as one
 degree of freedom, whatever the others do. Limits: a linear network without a prior has h = N / n on average.
@@ -30,7 +31,7 @@ ROUNDING = 1e-10  # of the mean curvature, that directions without any are given
 ROWS = 50  # whose gradients are taken from one pass
 
 
-def mean_leverage(
+def leverages(
     net: BayesianModule,
     prediction: RealPrediction,
     x: Inputs,
@@ -39,13 +40,16 @@ def mean_leverage(
     temperature: float,
     num_data: int,
 ) -> Tensor:
-    """Of each target (k,), over the rows `x` of the training data, `prediction` at these; `weight` (n,) has mean 1."""
+    """(n, k) of the rows `x` of the training data, `prediction` at these; `weight` (n,) has mean 1.
+
+    A row of weight 2 is two rows: its leverage is that of either.
+    """
     if net.num_weights <= MOST_WEIGHTS:
         noise = wide(prediction.aleatoric_sd)
         return _by_gradients(net, x, noise, weight, temperature=temperature, num_data=num_data)
     assert prediction.samples is not None
     each = wide(prediction.samples).var(0) / wide(prediction.aleatoric_sd).square() / temperature
-    return mean_over_rows(each.clamp_max(1.0), weight).clamp_max(net.num_weights / num_data)
+    return mean_over_rows(each.clamp_max(1.0), weight).clamp_max(net.num_weights / num_data).expand_as(each)
 
 
 def _by_gradients(
@@ -58,7 +62,7 @@ def _by_gradients(
     precision.diagonal().add_(temperature / wide(net.prior.sd).square())
     precision.diagonal().add_(ROUNDING * precision.diagonal().mean())  # a wide prior holds nothing
     half: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(precision), flat.T, upper=False)  # (N, n k)
-    return mean_over_rows(half.square().sum(0).view(len(noise), -1), weight)
+    return half.square().sum(0).view(len(noise), -1)
 
 
 def _jacobian(net: BayesianModule, x: Inputs) -> Tensor:
