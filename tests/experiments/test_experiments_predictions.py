@@ -96,3 +96,16 @@ def test_maps_have_no_table(tmp_path):
     with pytest.raises(UsageError, match="maps of classes"):
         write_predictions(tmp_path / "p.csv", prediction)
     write_predictions(tmp_path / "p.npz", prediction)
+
+
+def test_students_degrees_of_freedom_are_written(tmp_path):
+    """Without them nobody could tell the density from means and sds."""
+    likelihood = pt.GaussianNoise("learnt", num_targets=2)
+    likelihood.df.copy_(torch.tensor([3.0, torch.inf]))
+    with torch.no_grad():
+        prediction = likelihood.predict(torch.randn(4, 5, 2))
+    write_predictions(tmp_path / "p.npz", prediction)
+    write_predictions(tmp_path / "p.csv", prediction)
+    assert np.load(tmp_path / "p.npz")["df"].tolist() == [[3.0, np.inf]] * 5
+    with (tmp_path / "p.csv").open() as file:
+        assert list(next(csv.DictReader(file)))[:2] == ["mean_0", "mean_1"]

@@ -16,6 +16,7 @@ from torch import nn
 import posterity as pt
 from posterity.core.errors import CorruptFileError, DataError, UsageError
 from posterity.experiments import Run
+from posterity.likelihoods import StudentPrediction
 
 SHORT = {"model": (16,), "epochs": 60, "lr": 0.02, "random_state": 0}
 RNG = np.random.default_rng(0)
@@ -293,3 +294,15 @@ def test_what_cannot_be_loaded_is_told(tmp_path, regressor):
     (tmp_path / "bad").write_bytes((tmp_path / "r").read_bytes()[:-10])
     with pytest.raises(CorruptFileError):
         pt.BayesianRegressor.load(tmp_path / "bad")
+
+
+def test_intervals_of_heavy_tailed_targets_are_students():
+    noise = np.random.default_rng(3).standard_t(2.2, size=400)
+    x = np.random.default_rng(4).normal(size=(400, 3))
+    model = pt.BayesianRegressor(**SHORT).fit(x[:200], 10 * x[:200, 0] + noise[:200])
+    distribution = model.predict_distribution(x[200:])
+    assert isinstance(distribution, StudentPrediction)
+    low, high = model.predict_interval(x[200:], level=0.8)
+    assert np.allclose(distribution.cdf(high[:, None]) - distribution.cdf(low[:, None]), 0.8, atol=1e-4)
+    targets = 10 * x[200:, 0] + noise[200:]
+    assert 0.7 < ((low < targets) & (targets < high)).mean() < 0.9
