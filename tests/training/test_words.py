@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 import torch
@@ -39,7 +40,8 @@ def test_of_classes():
     last = next(line for line in said if line.startswith("trained"))
     assert "mean-field posterior over 8 weights on 60 data" in last
     assert "adabayes-fp, rate 0.01 (0.1 for the standard deviations), cosine" in last
-    assert "temperature 0.05 = min(0.05, 0.04 x 60 data / 8 weights)" in last
+    assert "temperature 0.05, since a KL of " in last
+    assert " nats a datum drowns the data" in last
     assert "times the standard deviations there are" in last
     assert any(line.startswith("warning: the standard deviations have not arrived") for line in said)
 
@@ -53,12 +55,18 @@ def test_of_a_regression_and_of_a_point():
     assert any("no uncertainty of the weights" in line for line in said)
 
 
+def test_of_two_temperatures():
+    last = next(line for line in lines(X[:, :1], epochs=6) if line.startswith("trained"))
+    assert re.search(r"temperature 0\.0?1, by the cross-validated log-likelihood of 0\.1 \(.+\) and 0\.01 \(.+\)", last)
+
+
 @pytest.mark.parametrize(("rows", "batch_size", "epochs"), [(60_000, 100, 20), (100, 100, 6000), (455, 100, 1200)])
 def test_small_data_are_trained_on_for_longer(rows, batch_size, epochs):
     """20 epochs, or as many as make 6000 steps."""
     assert (LEAST_EPOCHS, LEAST_STEPS) == (20, 6000)
     assert Settings(batch_size=batch_size).num_epochs(rows) == epochs
-    assert Settings(epochs=3).num_epochs(rows) == 3
+    assert Settings(batch_size=batch_size).num_epochs(rows, descents=2) == max(20, 2 * epochs if rows < 60_000 else 20)
+    assert Settings(epochs=3).num_epochs(rows, descents=2) == 3
 
 
 def test_a_long_training_has_some_lines():

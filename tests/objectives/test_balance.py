@@ -1,0 +1,73 @@
+"""The temperature that follows a training's loss and KL."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posterity.objectives.balance import A, B, C, Balance, balanced
+
+positive = st.floats(1e-3, 1e3)
+
+
+def test_by_hand():
+    """C L^A (p / K)^B: of L = 1 and a nat a datum it is C."""
+    assert balanced(1.0, 500.0, 500) == C == 0.115
+    assert balanced(0.5, 8 * 500.0, 500) == pytest.approx(0.115 * 0.5**0.4 / 4)
+
+
+@given(loss=positive, kl=positive, factor=st.floats(1.01, 10))
+def test_it_grows_with_the_loss_and_falls_with_the_kl(loss, kl, factor):
+    here = balanced(loss, kl, 10)
+    assert balanced(factor * loss, kl, 10) == pytest.approx(here * factor**A)
+    assert balanced(loss, factor * kl, 10) == pytest.approx(here * factor**-B)
+    assert balanced(loss, kl, 10 * factor) == pytest.approx(here * factor**B)
+
+
+def test_it_starts_at_its_most_and_never_exceeds_it():
+    balance = Balance(num_data=100, most=0.02)
+    assert balance.temperature == 0.02
+    balance.observe(2.3, 10.0, 1.0)
+    assert balance.temperature == 0.02 < balanced(2.3, 10.0, 100)
+    balance.observe(0.001, 1e4, 1.0)
+    assert balance.temperature == pytest.approx(balanced(0.001, 1e4, 100))
+    assert balance.temperature < 0.02
+    assert Balance(100, 0.02, 0.5, 0.001, 1e4).temperature == pytest.approx(0.5 * balanced(0.001, 1e4, 100))
+
+
+def test_averages_move_by_shares():
+    balance = Balance(num_data=100, most=1.0)
+    balance.observe(2.0, 300.0, 0.1)  # the first is taken whole
+    balance.observe(1.0, 100.0, 0.25)
+    assert (balance.loss, balance.kl) == (1.75, 250.0)
+
+
+@pytest.mark.parametrize(("loss", "kl"), [(math.nan, 1.0), (1.0, math.inf), (math.inf, 1.0)])
+def test_what_is_not_finite_is_passed_over(loss, kl):
+    balance = Balance(100, 1.0, 1.0, 0.5, 50.0)
+    balance.observe(loss, kl, 0.5)
+    assert (balance.loss, balance.kl) == (0.5, 50.0)
+
+
+@pytest.mark.parametrize(("loss", "kl"), [(0.0, 100.0), (-1.0, 100.0), (0.0, 0.0), (1.0, -5.0)])
+def test_it_is_positive_and_finite_whatever_they_are(loss, kl):
+    assert 0 < balanced(loss, kl, 100) < math.inf
+
+
+@given(start=st.floats(1e-4, 1e-1))
+def test_it_settles_where_the_two_terms_agree(start):
+    """Where L falls with T and K grows as it falls, from any start to the same place: a contraction."""
+    temperature = start
+    for _ in range(200):
+        temperature = balanced(2 * temperature**0.6, 3000 * temperature**-0.4, 1000)
+    exponent = 1 - (0.6 * A + 0.4 * B)
+    assert temperature == pytest.approx((C * 2**A / 3**B) ** (1 / exponent), rel=1e-6)
+
+
+def test_its_state_goes_round():
+    balance, other = Balance(100, 1.0, 1.0, 0.5, 50.0), Balance(100, 1.0)
+    other.restore(balance.state())
+    assert other == balance
