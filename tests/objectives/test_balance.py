@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity.objectives.balance import A, B, C, Balance, balanced
+from posterity.objectives.balance import A, B, Balance, C, balanced
 
 positive = st.floats(1e-3, 1e3)
 
