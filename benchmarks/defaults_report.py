@@ -20,8 +20,10 @@ from posterity.experiments import Run
 from posterity.experiments.build import build_data, build_network
 from posterity.experiments.run import SCHEMA
 from posterity.experiments.uci_study import PUBLISHED
+from posterity.likelihoods import student_fit
+from posterity.objectives import balance
 from posterity.storage import write_text
-from posterity.training import plan
+from posterity.training import descents, plan
 
 NAME = "defaults"
 COMMANDS = ("python benchmarks/defaults.py run", "python benchmarks/defaults.py table")
@@ -66,6 +68,9 @@ def effective() -> dict[str, Any]:
         "initial sd": net.posterior.sd.detach().unique(),
         "epochs": planned.settings.length,
         "temperature": planned.temperature(0.0),
+        "balance": [balance.A, balance.B, balance.C],
+        "descents": [descents.HIGH, descents.LOW, descents.FIRST, descents.MARGIN],
+        "settled df": [student_fit.LEAST_DF, student_fit.MOST_DF],
     }
     for group in planned.groups:
         own = {name: group.settings[name] for name in OWN if name in group.settings}

@@ -17,7 +17,7 @@ from posterity.experiments import Run, demo_runs
 from posterity.experiments import run as module
 from posterity.experiments.run import SCHEMA, tomllib
 from posterity.training import Settings
-from posterity.training.settings import OPTIMISER, setting
+from posterity.training.fields import OPTIMISER, setting
 
 DEFAULTS = Path(__file__).with_name("defaults.json")
 ODD = Run(

@@ -26,7 +26,7 @@ from posterity.experiments.trained import Trained
 from posterity.objectives import gradient_variance as measure_variance
 from posterity.prediction import DEFAULT_SAMPLES
 from posterity.training import Settings
-from posterity.training.settings import PANELS
+from posterity.training.fields import PANELS
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS = {"train": train.COMMAND, "range-test": range_test.COMMAND, "gradient-variance": gradient_variance.COMMAND}

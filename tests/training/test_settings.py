@@ -12,7 +12,7 @@ import posterity as pt
 from posterity.core.errors import UsageError
 from posterity.experiments import Record, Run, execute
 from posterity.training import Settings, fit
-from posterity.training.settings import OPTIMISER, PANELS, setting
+from posterity.training.fields import OPTIMISER, PANELS, setting
 
 
 def extended(schema):

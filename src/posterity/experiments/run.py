@@ -26,19 +26,18 @@ from posterity.models import IMAGES, MODELS, TABLES
 from posterity.posteriors import POSTERIORS
 from posterity.priors import DEFAULT_SCALE, SCALES, SHAPES
 from posterity.storage import write_text
-from posterity.training.settings import (
+from posterity.training.fields import (
     DATA,
     NETWORK,
     POSTERIOR,
     PRIOR,
     STOPPING,
-    Options,
-    Settings,
     explain,
     number_or,
     one_of,
     setting,
 )
+from posterity.training.settings import Options, Settings
 from posterity.training.stored import NOTHING, PYTHON
 
 if sys.version_info >= (3, 11):

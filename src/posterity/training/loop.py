@@ -22,15 +22,16 @@ from posterity.core.errors import NonFiniteError
 from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batch
 from posterity.metrics import brief_score
-from posterity.objectives import Loss, MovingBaseline, kl_by_weight, kl_weights, learn_scale, negative_elbo
+from posterity.objectives import Loss, MovingBaseline, kl_weights, learn_scale, negative_elbo
 from posterity.objectives.baseline import MOVING
 from posterity.storage import EpochRecord, History, network_like, network_state
 from posterity.training.callbacks import Callback
 from posterity.training.course import variance_of
-from posterity.training.diagnostics import ADVICE, group_diagnostics, health_warnings, non_finite, signal_to_noise
+from posterity.training.diagnostics import ADVICE, non_finite
 from posterity.training.ending import end
 from posterity.training.groups import step_groups
 from posterity.training.plan import Plan
+from posterity.training.records import record_of
 from posterity.training.resumption import description
 
 NOISE_STEPS = 20  # that a learnt noise is averaged over, at least; an epoch's, if they are more
@@ -273,35 +274,7 @@ class Training:
                 self.sums["score"] += right.sum().item() * rows / right.numel()
 
     def _record(self) -> EpochRecord:
-        rows = self.sums["rows"]
-        nll, score = self.sums["nll"] / rows, self.sums["score"] / rows
-        with torch.no_grad():
-            kl_each = kl_by_weight(self.net.posterior, self.net.prior)
-        kl = kl_each.sum().item()
-        temperature = self.temperature_at(max(self.step - 1, 0))  # in force in the epoch's last step
-        weight = temperature * (self.settings.kl_decay > 0)
-        kl_by_layer = {k: v.item() for k, v in self.net.layout.sum_by_layer(kl_each).items()}
-        kl_term = weight * kl / self.num_data
-        if weight and not math.isfinite(kl):
-            worst = self.net.layout.weight_at(int(kl_each.nan_to_num(math.inf).argmax()))
-            raise NonFiniteError(f"step {self.step}: the KL is {kl}, most of it in {worst}. {ADVICE}")
-        found = {"nll": nll, "score": score, "kl_term": kl_term, "temperature": temperature}
-        return {
-            "epoch": self.current_epoch,
-            "step": self.step,
-            "loss": nll + kl_term,
-            "nll": nll,
-            "kl": kl,
-            **({"rmse": math.sqrt(score)} if self.train.task == "regression" else {"accuracy": score}),
-            **self.likelihood.learnt(),
-            "temperature": temperature,
-            "lr": self.groups[0].lr,
-            "seconds": round(self.seconds, 3),
-            "groups": group_diagnostics(self.groups, self.gradient_norms),
-            "snr": signal_to_noise(self.net),
-            "kl_by_layer": kl_by_layer,
-            "warnings": health_warnings(self.net, self.train, kl_by_layer, **found, num_data=self.num_data),
-        }
+        return record_of(self)
 
     def _keep_best(self, record: EpochRecord) -> None:
         if not self.settings.patience:

@@ -8,17 +8,15 @@ checked here; what does not go together, or not with a network, is refused by `t
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from numbers import Real
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch.optim import Optimizer
 from typing_extensions import Self
 
 from posterity.averaging import AVERAGES, COVARIANCES
 from posterity.averaging.hwa import DEFAULT_RANK as DEFAULT_AVERAGE_RANK
-from posterity.core.errors import PosterityError, UsageError, unknown_name
+from posterity.core.errors import UsageError
 from posterity.data.augmentation import AUGMENTATIONS
 from posterity.estimators import ESTIMATORS, SAMPLE
 from posterity.objectives import BASELINES, GRADIENTS
@@ -33,50 +31,27 @@ from posterity.objectives.tempering import (
 )
 from posterity.optim import OPTIMIZERS, SCHEDULES, SD_RATE, spelled_out
 from posterity.priors import PENALTIES, VARIANCES
+from posterity.training.fields import (
+    AVERAGING,
+    GRADIENT,
+    OPTIMISER,
+    PANELS,
+    PRIOR,
+    SDS,
+    STOPPING,
+    TEMPERATURE,
+    explain,
+    number_or,
+    one_of,
+    setting,
+)
 from posterity.training.methods import METHODS
 from posterity.training.methods.gradient import SD_OPTIMIZER
 from posterity.training.ranks import OWN, RANK_NOISES, SHARED
 
-DATA, NETWORK, PRIOR, POSTERIOR = "Data", "Network", "Prior", "Posterior"
-OPTIMISER, SDS, AVERAGING = "Optimiser", "Optimiser of the standard deviations", "Averaging"
-TEMPERATURE, GRADIENT, STOPPING = "Temperature", "Gradient", "Stopping, validation and seed"
-PANELS = (DATA, NETWORK, PRIOR, POSTERIOR, OPTIMISER, SDS, AVERAGING, TEMPERATURE, GRADIENT, STOPPING)  # in this order
-
 LEAST_EPOCHS, LEAST_STEPS = 20, 6000  # of a training whose length was not given
 
 Options = dict[str, bool | int | float | str | tuple[float, ...]]
-
-
-def setting(default: Any, panel: str, meaning: str, *, ordered: bool = False, accepts: str = "", **bounds: Any) -> Any:
-    """A field of the schema; of an `ordered` table the order matters; `accepts` is a type that stands for values."""
-    extra: dict[str, Any] = {"panel": panel, "ordered": ordered, "accepts": accepts}
-    return Field(default, description=meaning, json_schema_extra=extra, **bounds)
-
-
-def one_of(kind: str, names: Collection[str]) -> AfterValidator:
-    """Refuses a name that is not among `names`, and suggests the nearest."""
-
-    def check(value: str | None) -> str | None:
-        if value is not None and value not in names:
-            available = getattr(names, "available", None)  # of a registry, to which packages may add
-            raise unknown_name(kind, value, available() if available else names)
-        return value
-
-    return AfterValidator(check)
-
-
-def number_or(kind: str, names: Collection[str], *, least: float = 0.0) -> BeforeValidator:
-    """Takes a number of at least `least`, or one of `names`."""
-
-    def check(value: Any) -> Any:
-        if isinstance(value, str) and value not in names:
-            raise unknown_name(f"{kind} (a number, or the name of a rule)", value, names)
-        number = type(value) is not bool and isinstance(value, Real) and least <= float(value) < math.inf
-        if not (number or isinstance(value, str)):
-            raise UsageError(f"the {kind} must be a number of at least {least:g}, {' or '.join(names)}, not {value!r}")
-        return value
-
-    return BeforeValidator(check)
 
 
 class Settings(BaseModel):
@@ -297,22 +272,3 @@ def _with_optimizer(values: dict[str, Any], name: str, rate: str) -> dict[str, A
     if twice:
         raise UsageError(f"{name} says {', '.join(twice)} itself: leave it out")
     return {**values, name: known, **own, f"{name}_options": {**keywords, **options}}
-
-
-def explain(error: ValidationError, schema: type[BaseModel]) -> str:
-    """A schema's complaints in one line."""
-    return "; ".join(_complaint(e, schema) for e in error.errors())
-
-
-def _complaint(e: Any, schema: type[BaseModel]) -> str:
-    place: str = str(e["loc"][0]) if e["loc"] else ""
-    inner = e.get("ctx", {}).get("error")
-    if isinstance(inner, PosterityError):
-        return str(inner)
-    if e["type"] == "extra_forbidden":
-        return str(unknown_name("setting", place, schema.model_fields))
-    field = schema.model_fields.get(place)
-    described = field.description if field else None
-    # What a share is a share of: others may take it for a number of epochs or of rows.
-    meaning = f", a {described}" if described and described.startswith("share of") else ""
-    return f"{'.'.join(map(str, e['loc']))}: {e['msg']}{meaning} (given: {e['input']!r})"
