@@ -65,6 +65,19 @@ def test_which_course_a_training_takes(kind, y, settings):
     assert type(training(y, **settings).course) is kind
 
 
+@pytest.mark.parametrize(
+    ("words", "y", "settings"),
+    [
+        ("0.1 or 0.01, by the data", REAL, {}),
+        ("at most 0.05, by the data", CLASSES, {}),
+        ("at most 0.05, by the data", CLASSES, {"temperature_warmup": 2.0}),
+        ("0.3", CLASSES, {"temperature": 0.3, "temperature_warmup": 2.0}),
+    ],
+)
+def test_it_is_told_before_it_begins(words, y, settings):
+    assert training(y, **settings).course.words(6) == words
+
+
 def test_many_weights_have_no_exact_leverages():
     net = pt.bayesian(nn.Sequential(nn.Linear(3, 400), nn.ReLU(), nn.Linear(400, 1)))
     assert type(plan(net, (X, REAL), None, Settings.of(epochs=6)).course()) is BalancedCourse

@@ -80,14 +80,14 @@ class Resolved:
     epochs: int
     steps: int
     rates: dict[str, float]  # by group of weights, before the schedule
-    temperature: float  # at the end of a warm-up, if there is one
+    temperature: str  # at the end of a warm-up, if there is one
 
     def __str__(self) -> str:
         held_out = f" and {self.val_rows:,} held out" if self.val_rows else ""
         rates = ", ".join(f"{rate:g} ({name})" for name, rate in self.rates.items())
         return (
             f"{self.train_rows:,} data{held_out}, {self.num_weights:,} weights, {self.epochs} epochs of "
-            f"{self.steps // self.epochs} steps, rates {rates}, temperature {self.temperature:.3g}"
+            f"{self.steps // self.epochs} steps, rates {rates}, temperature {self.temperature}"
         )
 
 
@@ -106,7 +106,7 @@ def resolve(run: Run) -> Resolved | None:
         epochs=epochs,
         steps=epochs * -(-len(parts.train) // batch_size),
         rates={group.name: group.base_lr for group in planned.groups},
-        temperature=planned.temperature(epochs),
+        temperature=planned.course().words(epochs),
     )
 
 

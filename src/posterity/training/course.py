@@ -32,6 +32,10 @@ class Course:
     def __init__(self, temperature: Callable[[float], float]) -> None:
         self.temperature = temperature
 
+    def words(self, epochs: int) -> str:
+        """The temperature of a training of so many epochs that has not begun."""
+        return f"{self.temperature(epochs):.3g}"
+
     def progress(self, share: float) -> float:
         """Where the schedules of the rates are when this share of the training is done."""
         return share
@@ -60,6 +64,10 @@ class BalancedCourse(Course):
     def __init__(self, balance: Balance, rule: TemperatureRule) -> None:
         super().__init__(lambda epochs: balance.temperature * rule.ramp(epochs))
         self.balance = balance
+
+    def words(self, epochs: int) -> str:
+        """Where it starts, or a warm-up leads to."""
+        return f"at most {super().words(epochs)}, by the data"
 
     def observe(self, training: Training, loss: Loss, batch: Batch, share: float) -> None:
         """The step's loss and KL."""

@@ -54,6 +54,10 @@ class Descents(Course):
         self.epochs, self.first = epochs, max(1, round(FIRST * epochs))
         self.kept: dict[str, Any] = {}
 
+    def words(self, epochs: int) -> str:
+        """Both."""
+        return f"{HIGH:g} or {LOW:g}, by the data"
+
     def progress(self, share: float) -> float:
         """The share of the descent that it is on."""
         turn = self.first / self.epochs
