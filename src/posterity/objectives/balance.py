@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-A, B, C = 0.4, 2 / 3, 0.115
+A, B, C = 0.4, 2 / 3, 0.09
 LEAST = 1e-6  # of a loss, and of a KL for each datum: a temperature is positive
 
 
