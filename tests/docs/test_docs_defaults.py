@@ -7,9 +7,10 @@ from pages import ROOT
 
 import defaults_report
 import quality_page
+import uci
 from defaults_report import changed_defaults
 
-PAGES = {page.NAME: page for page in (defaults_report, quality_page)}
+PAGES = {page.NAME: page for page in (defaults_report, quality_page, uci)}
 
 
 def anew(name):
