@@ -105,6 +105,7 @@ def test_the_key_is_the_same_in_another_process():
 def test_the_key_of_a_run_stays_what_it_is(monkeypatch):
     """Keys under which results are stored: if one changes here, those of all stored runs do."""
     monkeypatch.setattr(module, "SCHEMA", 1)
+    monkeypatch.setattr(Run, "_rules", lambda self: {})
     assert Run().key == "c9dca30088fb51c6"
     assert (
         Run(epochs=33, hidden=(4,), optimizer_options={"momentum": 1}, penalty_factors={"*": 2}).key
@@ -138,6 +139,20 @@ def test_an_added_option_leaves_every_folder(tmp_path):
     grown = create_model("Grown", __base__=Run, new_option=(float, setting(0.5, OPTIMISER, "something new")))
     ODD.write(tmp_path / "config.toml")
     assert grown.read(tmp_path / "config.toml") == grown(**ODD.model_dump())
+
+
+def test_a_rule_that_has_changed_changes_the_keys_of_those_that_go_by_it(monkeypatch):
+    """Keys from before the temperature by the data and the noise at the end."""
+    monkeypatch.setattr(Run, "_rules", lambda self: {})
+    runs = [
+        Run(dataset="digits", temperature=0.1),
+        Run(dataset="uci-boston", temperature=0.1, noise=0.3),
+        Run(dataset="digits"),
+        Run(dataset="uci-boston", temperature=0.1),
+    ]
+    before = [run.key for run in runs]
+    monkeypatch.undo()
+    assert [run.key == key for run, key in zip(runs, before, strict=True)] == [True, True, False, False]
 
 
 def test_another_schema_gives_other_keys(monkeypatch):

@@ -2,7 +2,8 @@
 
 It extends the settings of a training by what describes data, network, posterior and prior. Its key is a hash of what
 differs from the defaults, with the version of the schema: an option that is added leaves the keys of earlier runs as
-they are. When a default changes, SCHEMA must grow: the same flags are then another run.
+they are. When a default changes, SCHEMA must grow: the same flags are then another run. When a rule that has a name
+changes, its number in the key grows, and only runs that go by it are other runs.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import tomli_w
 from pydantic import AfterValidator, ValidationError
 
 from posterity.core.errors import CorruptFileError, UsageError, unknown_name
-from posterity.data import resolve_dataset
+from posterity.data import DATASETS, resolve_dataset
 from posterity.data.columns import MAX_ONE_HOT
 from posterity.initialisation import DEFAULT_RELATIVE_SD, INIT, INITS, MODULE
 from posterity.initialisation import PRIOR as OF_PRIOR
 from posterity.models import IMAGES, MODELS, TABLES
+from posterity.objectives.tempering import Auto
 from posterity.posteriors import POSTERIORS
 from posterity.priors import DEFAULT_SCALE, SCALES, SHAPES
 from posterity.storage import write_text
@@ -45,7 +47,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SCHEMA = 4  # grows when a default changes (tests/experiments/defaults.json holds them together)
+SCHEMA = 3  # grows when a default changes (tests/experiments/defaults.json holds them together)
 STARTED = [name for name in POSTERIORS.own if POSTERIORS[name].trainable]
 
 
@@ -136,8 +138,17 @@ class Run(Settings):
     def key(self) -> str:
         """A hash of what differs from the defaults."""
         different = {name: value for name, value in self._identity().items() if not self.is_default(name)}
-        text = json.dumps({"schema": SCHEMA, **different}, sort_keys=True)
+        text = json.dumps({"schema": SCHEMA, **self._rules(), **different}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _rules(self) -> dict[str, int]:
+        """The versions of those that it goes by and that have changed."""
+        task = self.task or (DATASETS[self.dataset].task if self.dataset in DATASETS else None)
+        followed = {
+            "rule of auto": self.temperature == Auto.kind,  # 2: by the data (training.course)
+            "rule of noise": isinstance(self.noise, str) and task in (None, "regression"),  # 2: Student-t at the end
+        }
+        return {name: 2 for name, used in followed.items() if used}
 
     def _identity(self) -> dict[str, Any]:
         """Plain values, equal in writing where they are equal: 1 and 1.0 among options are. Patterns have an order."""
