@@ -53,6 +53,8 @@ def steps(one, count=math.inf):
         (BalancedCourse, REAL, {"tau": 0.2}),
         (BalancedCourse, REAL, {"temperature_warmup": 2.0}),
         (BalancedCourse, REAL, {"schedule": "plateau"}),
+        (BalancedCourse, REAL, {"schedule": "constant"}),
+        (BalancedCourse, REAL, {"warmup": 0.1}),
         (BalancedCourse, REAL, {"alternate": 1}),
         (BalancedCourse, REAL, {"likelihood": pt.GaussianNoise(0.3)}),
         (Course, REAL, {"temperature": 0.1}),
@@ -139,14 +141,14 @@ def test_the_better_end_is_kept(monkeypatch, high, low, kept):
     same = torch.equal(first["mean"], one.net.posterior.mean.detach())
     assert same == (kept == HIGH)
     assert one.ending["temperature"] == kept
-    assert one.ending["temperatures"] == found
+    assert one.ending["temperatures"] == {"0.1": high, "0.01": low}
 
 
 def test_scores_are_of_the_ends():
     """What decides is what `end` finds of the weights that are kept, and looking changes nothing."""
     one = steps(training(REAL, epochs=30))
     kept = one.ending["temperature"]
-    assert one.ending["cross_validated"] == pytest.approx(one.ending["temperatures"][kept], rel=1e-6)
+    assert one.ending["cross_validated"] == pytest.approx(one.ending["temperatures"][f"{kept:g}"], rel=1e-6)
     before = copy.deepcopy(one.net.state_dict())
     cross_validated(one.net, one.train, num_data=120, temperature=kept, seed=0)
     assert all(torch.equal(value, one.net.state_dict()[name]) for name, value in before.items())
@@ -159,6 +161,30 @@ def test_resumed_anywhere_it_is_the_same(y, at):
     rest.restore(copy.deepcopy(part.state()))
     steps(whole)
     steps(rest)
+    assert all(torch.equal(value, rest.net.state_dict()[name]) for name, value in whole.net.state_dict().items())
+    assert whole.ending == rest.ending
+
+
+@pytest.mark.parametrize("y", [REAL, CLASSES])
+def test_resumed_from_a_folder_it_is_the_same(tmp_path, y):
+    """Interrupted after each epoch in turn."""
+
+    class Stop(pt.Callback):
+        kept = False
+
+        def on_epoch(self, training, record):
+            raise KeyboardInterrupt
+
+    def net():
+        torch.manual_seed(0)
+        return pt.bayesian(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1 if y is REAL else 2)), seed=0)
+
+    given = {"epochs": 4, "batch_size": 40, "checkpoint_seconds": 0.0}
+    whole = pt.fit(net(), (X, y), **given)
+    for part in range(4):
+        with pytest.raises(KeyboardInterrupt):
+            pt.fit(net(), (X, y), out=tmp_path / "run", resume=part > 0, callbacks=[Stop()], **given)
+    rest = pt.fit(net(), (X, y), out=tmp_path / "run", resume=True, **given)
     assert all(torch.equal(value, rest.net.state_dict()[name]) for name, value in whole.net.state_dict().items())
     assert whole.ending == rest.ending
 

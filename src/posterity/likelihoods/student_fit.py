@@ -45,10 +45,10 @@ def student_fit(residuals: Tensor, units: Tensor, least: float, weight: Tensor |
 
     def loss(at: Array) -> tuple[float, Array]:
         with torch.enable_grad():
-            free = torch.tensor(at, dtype=residuals.dtype, device=residuals.device, requires_grad=True)
+            free = torch.tensor(at.tolist(), dtype=residuals.dtype, device=residuals.device, requires_grad=True)
             value = -density(free[0], free[1] if len(at) > 1 else free.new_zeros(()))
             (gradient,) = torch.autograd.grad(value, free)
-        return value.item(), gradient.double().cpu().numpy()
+        return value.item(), gradient.cpu().numpy().astype("float64")
 
     rms = torch.dot(shares, residuals.square().mean(0)).sqrt().item()
     start = math.log(max(rms, least))

@@ -62,9 +62,9 @@ class Balance:
         self.kl = kl if first else self.kl + share * (kl - self.kl)
 
     def state(self) -> dict[str, float]:
-        """The averages."""
-        return {"loss": self.loss, "kl": self.kl}
+        """The averages; nothing before there are any."""
+        return {} if math.isnan(self.loss) else {"loss": self.loss, "kl": self.kl}
 
     def restore(self, state: dict[str, float]) -> None:
         """The inverse of `state`."""
-        self.loss, self.kl = state["loss"], state["kl"]
+        self.loss, self.kl = state.get("loss", math.nan), state.get("kl", math.nan)

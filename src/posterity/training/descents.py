@@ -10,7 +10,7 @@ than MARGIN: of two that predict alike the one that has followed its data less.
 A temperature that is right for a table of data cannot be read off its size: noisy data want ten times what clean data
 want (docs/benchmarks/defaults.md), and a factor of ten is about as near as one has to be. For regressions whose
 leverages are exact, since others are judged too well or too badly.
-Limits: fewer than LEAST_EPOCHS, or an average, or a choice by held-out data: no descents, but the balance.
+Limits: fewer than LEAST_EPOCHS, an average, or a schedule of one's own: no descents, but the balance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from posterity.bayesian import BayesianModule
 from posterity.likelihoods import Likelihood
 from posterity.objectives.tempering import Auto
-from posterity.optim import SCHEDULES
 from posterity.training.course import Course
 from posterity.training.ending import cross_validated
 from posterity.training.leverage import MOST_WEIGHTS
@@ -35,15 +34,16 @@ HIGH, LOW = 0.1, 0.01
 FIRST = 1 / 3
 MARGIN = 0.01  # nats a datum
 LEAST_EPOCHS = 3
+# Who gives one of these has a course of rates, or a choice of weights, of their own.
+TOLD = ("schedule", "schedule_options", "schedule_sd", "schedule_sd_options", "warmup", "alternate", "patience")
 
 
 def descends(net: BayesianModule, likelihood: Likelihood, settings: Settings, *, averages: bool) -> bool:
     """Whether a training of that kind goes down twice, if it is long enough."""
-    plain = Auto() == settings.temperature_rule and not (averages or settings.patience or settings.alternate)
+    told = any(not settings.is_default(name) for name in TOLD)
+    plain = Auto() == settings.temperature_rule and not (averages or told) and settings.kl_decay > 0
     known = likelihood.settles and net.posterior.random and net.num_weights <= MOST_WEIGHTS
-    watches = any(SCHEDULES[settings.schedule_of(sd=sd)[0]].watches for sd in (False, True))
-    long = settings.epochs is None or settings.epochs >= LEAST_EPOCHS
-    return plain and known and long and not watches and settings.kl_decay > 0 and current_ranks() is None
+    return plain and known and (settings.epochs is None or settings.epochs >= LEAST_EPOCHS)
 
 
 class Descents(Course):
@@ -73,15 +73,17 @@ class Descents(Course):
         """The better weights."""
         if not self.kept:
             return super().settle(training)
-        scores = {HIGH: self.kept["score"], LOW: self._score(training, LOW)}
-        better = LOW if scores[LOW] > scores[HIGH] + MARGIN else HIGH
+        high, low = self.kept["score"], self._score(training, LOW)
+        better = LOW if low > high + MARGIN else HIGH
         if better == HIGH:
             training.net.load_state_dict(self.kept["net"])
-        return {"temperature": better, "temperatures": scores}
+        return {"temperature": better, "temperatures": {f"{HIGH:g}": high, f"{LOW:g}": low}}
 
     def _score(self, training: Training, temperature: float) -> float:
         net, train, seed = training.net, training.train, training.settings.seed
-        return cross_validated(net, train, num_data=training.num_data, temperature=temperature, seed=seed)
+        score = cross_validated(net, train, num_data=training.num_data, temperature=temperature, seed=seed)
+        ranks = current_ranks()
+        return score if ranks is None else ranks.agree(score)
 
     def state(self) -> dict[str, Any]:
         """What is kept."""
@@ -89,4 +91,4 @@ class Descents(Course):
 
     def restore(self, state: dict[str, Any]) -> None:
         """The inverse of `state`."""
-        self.kept = state["kept"]
+        self.kept = state.get("kept", {})

@@ -225,7 +225,7 @@ class Training:
         for group, kept in zip(self.groups, state["groups"], strict=True):
             group.restore(kept)
         self.batches.restore(state["batches"])
-        self.course.restore(state["course"])
+        self.course.restore(state.get("course", {}))
         self.augmentation.set_state(state["augmentation"])
         self.net.noise_source.restore(state["noise"])
         self.net.several_uses = set(state["several_uses"])

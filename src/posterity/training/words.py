@@ -39,7 +39,7 @@ def _temperature(plan: Plan, record: EpochRecord, ending: Mapping[str, Any]) -> 
     if not isinstance(plan.settings.temperature_rule.settled, Auto):
         return temperature
     if scores := ending.get("temperatures"):
-        tried = " and ".join(f"{each:g} ({score:.3g})" for each, score in scores.items())
+        tried = " and ".join(f"{each} ({score:.3g})" for each, score in scores.items())
         return f"{temperature}, by the cross-validated log-likelihood of {tried}"
     kl, num_data = record["kl"], plan.subject.num_data
     if not math.isfinite(kl) or not plan.subject.net.posterior.random:
