@@ -144,11 +144,12 @@ class Run(Settings):
     def _rules(self) -> dict[str, int]:
         """The versions of those that it goes by and that have changed."""
         task = self.task or (DATASETS[self.dataset].task if self.dataset in DATASETS else None)
-        followed = {
-            "rule of auto": self.temperature == Auto.kind,  # 2: by the data (training.course)
-            "rule of noise": isinstance(self.noise, str) and task in (None, "regression"),  # 2: Student-t at the end
+        real = isinstance(self.noise, str) and task in (None, "regression")
+        found = {
+            "rule of auto": 3 if self.temperature == Auto.kind else 0,  # by the data (training.course)
+            "rule of noise": 2 if real else 0,  # Student-t at the end
         }
-        return {name: 2 for name, used in followed.items() if used}
+        return {name: number for name, number in found.items() if number}
 
     def _identity(self) -> dict[str, Any]:
         """Plain values, equal in writing where they are equal: 1 and 1.0 among options are. Patterns have an order."""
