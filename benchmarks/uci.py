@@ -98,8 +98,8 @@ def page(stored: Mapping[str, Any]) -> str:
             *(f"    {command}" for command in COMMANDS),
             "",
             "One hidden layer of 50 units, no options: what `posterity uci NAME` does. Mean ± standard error over the "
-            "standard splits, beside what the authors of Monte-Carlo dropout published, over all splits. Coverage is that "
-            "of central 90 % intervals.",
+            "standard splits, beside what the authors of Monte-Carlo dropout published, over all splits. Coverage is "
+            "that of central 90 % intervals.",
             "",
             "| set | splits | RMSE | dropout's | log-likelihood | dropout's | coverage | CRPS |",
             "|---|---|---|---|---|---|---|---|",
