@@ -11,7 +11,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.objectives.balance import balanced
-from posterity.training import Settings, Training, plan
+from posterity.training import Settings, Training, descents, plan
 from posterity.training.course import BalancedCourse, Course
 from posterity.training.descents import HIGH, LOW, MARGIN, Descents
 from posterity.training.ending import cross_validated
@@ -20,6 +20,12 @@ G = torch.Generator().manual_seed(0)
 X = torch.randn(120, 3, generator=G)
 REAL = X[:, :1].sin() + 0.3 * torch.randn(120, 1, generator=G)
 CLASSES = (X[:, 0] > 0).long()
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch):
+    """Trainings of some steps are long enough."""
+    monkeypatch.setattr(descents, "LEAST_STEPS", 9)
 
 
 def training(y, *, outputs=None, posterior="mean_field", likelihood=None, **settings):
@@ -78,6 +84,12 @@ def test_which_course_a_training_takes(kind, y, settings):
 )
 def test_it_is_told_before_it_begins(words, y, settings):
     assert training(y, **settings).course.words(6) == words
+
+
+def test_short_trainings_go_down_once(monkeypatch):
+    monkeypatch.undo()
+    kinds = [type(training(REAL, epochs=epochs).course) for epochs in (333, 334)]  # of three steps
+    assert kinds == [BalancedCourse, Descents]
 
 
 def test_many_weights_have_no_exact_leverages():

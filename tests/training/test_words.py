@@ -11,7 +11,7 @@ from rich.console import Console
 from torch import nn
 
 import posterity as pt
-from posterity.training import Settings, Training, plan
+from posterity.training import Settings, Training, descents, plan
 from posterity.training.progress import ProgressDisplay
 from posterity.training.settings import LEAST_EPOCHS, LEAST_STEPS
 
@@ -55,7 +55,8 @@ def test_of_a_regression_and_of_a_point():
     assert any("no uncertainty of the weights" in line for line in said)
 
 
-def test_of_two_temperatures():
+def test_of_two_temperatures(monkeypatch):
+    monkeypatch.setattr(descents, "LEAST_STEPS", 6)
     last = next(line for line in lines(X[:, :1], epochs=6) if line.startswith("trained"))
     assert re.search(r"temperature 0\.0?1, by the cross-validated log-likelihood of 0\.1 \(.+\) and 0\.01 \(.+\)", last)
 

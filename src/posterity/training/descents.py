@@ -10,7 +10,7 @@ than MARGIN: of two that predict alike the one that has followed its data less.
 A temperature that is right for a table of data cannot be read off its size: noisy data want ten times what clean data
 want (docs/benchmarks/defaults.md), and a factor of ten is about as near as one has to be. For regressions whose
 leverages are exact, since others are judged too well or too badly.
-Limits: fewer than LEAST_EPOCHS, an average, or a schedule of one's own: no descents, but the balance.
+Limits: fewer than LEAST_STEPS, an average, or a schedule of one's own: no descents, but the balance.
 """
 
 from __future__ import annotations
@@ -33,17 +33,20 @@ if TYPE_CHECKING:
 HIGH, LOW = 0.1, 0.01
 FIRST = 1 / 3
 MARGIN = 0.01  # nats a datum
-LEAST_EPOCHS = 3
+LEAST_EPOCHS, LEAST_STEPS = 3, 1000  # a third of which is enough to get somewhere
 # Who gives one of these has a course of rates, or a choice of weights, of their own.
 TOLD = ("schedule", "schedule_options", "schedule_sd", "schedule_sd_options", "warmup", "alternate", "patience")
 
 
-def descends(net: BayesianModule, likelihood: Likelihood, settings: Settings, *, averages: bool) -> bool:
-    """Whether a training of that kind goes down twice, if it is long enough."""
+def descends(
+    net: BayesianModule, likelihood: Likelihood, settings: Settings, *, averages: bool, num_batches: int
+) -> bool:
+    """Whether a training of that kind goes down twice; one whose length is not given is long enough."""
     told = any(not settings.is_default(name) for name in TOLD)
     plain = Auto() == settings.temperature_rule and not (averages or told) and settings.kl_decay > 0
     known = likelihood.settles and net.posterior.random and net.num_weights <= MOST_WEIGHTS
-    return plain and known and (settings.epochs is None or settings.epochs >= LEAST_EPOCHS)
+    long = settings.epochs is None or settings.epochs >= max(LEAST_EPOCHS, LEAST_STEPS / num_batches)
+    return plain and known and long
 
 
 class Descents(Course):

@@ -72,7 +72,8 @@ class Plan:
         auto = rule.settled
         if not (isinstance(auto, Auto) and subject.net.posterior.random) or self.method.brings_prior:
             return Course(self.temperature)
-        if descends(subject.net, subject.likelihood, settings, averages=self.averaging is not None):
+        averages, num_batches = self.averaging is not None, subject.num_batches
+        if descends(subject.net, subject.likelihood, settings, averages=averages, num_batches=num_batches):
             return Descents(settings.length)
         balance = Balance(subject.num_data, self.temperature(math.inf), auto.tau / AUTO_TAU)
         return BalancedCourse(balance, rule)
@@ -116,7 +117,8 @@ def plan(
     if not net.posterior.trainable:
         raise UsageError(f"a posterior of the family '{net.posterior.kind}' has nothing to train")
     method = METHODS[settings.optimizer]
-    _refuse_idle(settings, averages=bool(settings.average or method.collects))
+    averages = bool(settings.average or method.collects)
+    _refuse_idle(settings, averages=averages)
     prior = _prior(net, settings)
     check_estimate(settings.estimator, settings.gradient, settings.baseline, settings.samples)
     if not net.posterior.random and settings.estimator != SAMPLE:
@@ -138,7 +140,7 @@ def plan(
         )
     if settings.learn_prior:
         check_learnable(net.posterior, prior)
-    twice = descends(net, likelihood, settings, averages=bool(settings.average or method.collects))
+    twice = descends(net, likelihood, settings, averages=averages, num_batches=feed.num_batches)
     epochs = settings.num_epochs(feed.num_data, feed.num_batches, descents=1 + twice)
     settings = settings.model_copy(update={"epochs": epochs})
     subject = Subject(net, prior, likelihood, settings, feed.num_data, feed.batch_size, feed.num_batches)
