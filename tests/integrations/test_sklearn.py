@@ -71,7 +71,8 @@ def test_wrong_parameters_are_told():
             pt.BayesianRegressor(**wrong).fit(X, Y)
 
 
-def test_mean_sd_and_interval(regressor):
+def test_mean_sd_and_interval():
+    regressor = pt.BayesianRegressor(**{**SHORT, "epochs": 500}).fit(X, Y)  # 1000 steps
     mean, sd = regressor.predict(X, return_std=True)
     assert mean.shape == sd.shape == (200,)
     assert np.array_equal(mean, regressor.predict(X))
