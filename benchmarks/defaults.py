@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from defaults_baselines import Cell
+from defaults_baselines import Cell, keep_rate
 from defaults_methods import METHODS
 from defaults_report import NAME, cell_of, present_defaults, published_lines, row, versions_of, worse, write
 from defaults_tasks import ALL, BATCH, OTHERS, TASKS, Task, score
@@ -87,6 +87,8 @@ def restore(args: argparse.Namespace, name: str = NAME) -> None:
         if own and not finished(cell, method):
             keep(cell, method, {**cell_of(row), "versions": table["versions"]})
             made += 1
+        if "rate" in row and row.get("epochs") == cell.epochs:
+            keep_rate(cell, row["rate"], METHODS[method].rates)
     print(f"{made} cells of {name}.json made again", file=sys.stderr)
 
 

@@ -40,7 +40,7 @@ from posterity.core.randomness import generator
 from posterity.data import Dataset
 from posterity.likelihoods import Prediction, RealPrediction
 from posterity.likelihoods.classes import predict_classes
-from posterity.storage.atomic import replace_file, write_text
+from posterity.storage.atomic import read_json, replace_file, write_text
 
 RATES = (1e-3, 3e-3, 1e-2)
 MEMBERS = 5
@@ -107,6 +107,9 @@ Trial = Callable[[Cell, float], dict[str, float]]
 def best_rate(cell: Cell, rates: Iterable[float], trial: Trial, *, name: str = "") -> float:
     """The one of `rates` whose `trial` has the lowest nll, for all seeds that of seed 0; trials are kept by `name`."""
     first = Cell(cell.task, 0, min(cell.epochs, cell.task.trial_epochs or cell.epochs), cell.folder)
+    known = read_json(chosen_path(cell, name))
+    if known:
+        return float(known["rate"])
     found = {}
     for rate in rates:
         path = first.folder / "rate" / f"{name}{rate:g}-{first.epochs}.json"
@@ -115,7 +118,21 @@ def best_rate(cell: Cell, rates: Iterable[float], trial: Trial, *, name: str = "
             write_text(path, json.dumps({"rate": rate, **trial(first, rate)}) + "\n")
         nll = float(json.loads(path.read_text())["nll"])
         found[rate] = nll if nll == nll else float("inf")
-    return min(found, key=found.__getitem__)
+    best = min(found, key=found.__getitem__)
+    keep_rate(cell, best, name=name)
+    return best
+
+
+def chosen_path(cell: Cell, name: str = "") -> Path:
+    """Where the rate is kept that was chosen for the task of `cell`."""
+    return cell.folder / "rate" / f"{name}chosen-{cell.epochs}.json"
+
+
+def keep_rate(cell: Cell, rate: float, name: str = "") -> None:
+    """Write the rate that was chosen, here or where a stored table was made."""
+    path = chosen_path(cell, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps({"rate": rate}) + "\n")
 
 
 def _plain_trial(first: Cell, rate: float) -> dict[str, float]:

@@ -29,7 +29,7 @@ from defaults_baselines import (
     scaled,
 )
 from defaults_peers import bayesian_torch, torch_blue
-from defaults_swag import swag
+from defaults_swag import TRIALS, swag
 from defaults_tasks import SAMPLES
 from defaults_training import stored_as
 from peers import imported
@@ -65,7 +65,7 @@ class Method:
     """What it is, how it is fitted, about what it costs beside plain.
 
     Of ours: the `run` that its cells belong to. `lacks` says why it is left out. What knows `classes` alone is a method
-    of `quality.py`, and of `defaults.py` where it is asked for by name.
+    of `quality.py`, and of `defaults.py` where it is asked for by name. `rates` names the trials that its rate is from.
     """
 
     about: str
@@ -74,6 +74,7 @@ class Method:
     run: Callable[[Cell], Run] | None = None
     lacks: str = ""
     classes: bool = False
+    rates: str = ""
 
 
 NO_ENSEMBLE = "" if "ensemble" in Run.model_fields else "this version's `Run` has no field ensemble"
@@ -115,6 +116,7 @@ METHODS = {
         swag,
         1.2,
         classes=True,
+        rates=TRIALS,
     ),
     "ours": Method("`fit` with no option beside data, network, epochs and seed, 32 samples", ours, 2.0, run_of),
     "ours-ensemble": Method(

@@ -93,6 +93,8 @@ def row(cell: Mapping[str, Any]) -> dict[str, Any]:
     if "failed" in cell:
         return {**head, "failed": cell["failed"]}
     numbers = {**cell["scores"], "seconds": cell["seconds"]}
+    if "rate" in cell.get("chosen", {}):
+        numbers["rate"] = cell["chosen"]["rate"]
     return {**head, **{name: float(f"{value:.6g}") for name, value in numbers.items()}}
 
 
@@ -101,8 +103,9 @@ def cell_of(row: Mapping[str, Any]) -> dict[str, Any]:
     head = {name: row[name] for name in HEAD if name in row}
     if "failed" in row:
         return {**head, "failed": row["failed"]}
-    scores = {name: value for name, value in row.items() if name not in (*HEAD, "seconds")}
-    return {**head, "scores": scores, "seconds": row["seconds"]}
+    scores = {name: value for name, value in row.items() if name not in (*HEAD, "seconds", "rate")}
+    chosen = {"rate": row["rate"]} if "rate" in row else {}
+    return {**head, "scores": scores, "seconds": row["seconds"], "chosen": chosen}
 
 
 def versions_of(cells: Iterable[Mapping[str, Any]]) -> dict[str, str]:

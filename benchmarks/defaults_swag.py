@@ -31,6 +31,7 @@ from posterity.core.randomness import generator
 from posterity.data import Dataset
 from posterity.likelihoods import Prediction
 
+TRIALS = "swag-"  # the name that those of its rates are kept by
 RATES = (0.01, 0.03, 0.1)
 MOMENTUM, DECAY = 0.9, 3e-4
 LAST = 0.1  # of the first rate
@@ -145,6 +146,6 @@ def _trial(first: Cell, rate: float) -> dict[str, float]:
 
 
 def swag(cell: Cell) -> Fitted:
-    rate = best_rate(cell, RATES, _trial, name="swag-")
+    rate = best_rate(cell, RATES, _trial, name=TRIALS)
     model, states, seconds = trained(cell, rate, cell.problem.train)
     return Fitted(lambda x: mixture(model, states, x), seconds, {"rate": rate})
