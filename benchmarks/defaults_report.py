@@ -23,7 +23,7 @@ from posterity.experiments.uci_study import PUBLISHED
 from posterity.likelihoods import student_fit
 from posterity.objectives import balance
 from posterity.storage import write_text
-from posterity.training import descents, plan
+from posterity.training import plan, warming
 
 NAME = "defaults"
 COMMANDS = ("python benchmarks/defaults.py run", "python benchmarks/defaults.py table")
@@ -69,8 +69,8 @@ def effective() -> dict[str, Any]:
         "epochs": planned.settings.length,
         "temperature": planned.temperature(0.0),
         "balance": [balance.A, balance.B, balance.C],
-        "descents": [descents.HIGH, descents.LOW, descents.FIRST, descents.MARGIN],
-        "settled df": [student_fit.LEAST_DF, student_fit.MOST_DF],
+        "warming": [warming.A, warming.B, warming.C, warming.COLD, warming.MOST, warming.FROM, warming.TO],
+        "settled": [student_fit.LEAST_DF, student_fit.MOST_SLOPE, student_fit.MOST_STRETCH, *student_fit.PULLS],
     }
     for group in planned.groups:
         own = {name: group.settings[name] for name in OWN if name in group.settings}

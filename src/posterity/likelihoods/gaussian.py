@@ -16,17 +16,22 @@ residuals, whatever the targets' scale, and follows them. In a loop of one's own
 Limits: share = 1 is the batch's own best s; of targets that are met exactly it stays LEAST of their spread.
 
 At its end a training `settle`s learnt and input-dependent noise: its own residuals are smaller than those of new data,
-since the weights follow them, and those of new data have heavier tails than a Gaussian. With the leverage h of each
+since the weights follow them, those of new data have heavier tails than a Gaussian, noise often grows with what is
+predicted, and a posterior at a temperature below 1 is narrower than the data would have it. With the leverage h of each
 datum (training.leverage), the outputs z_s of the weight samples and their mean m, the residuals of a datum that was
-left out are, under the samples' mixture,
-    e_s = (y - m) / (1 - h) + m - z_s                                                                           [1]
-and Student-t noise t_v of scale c is fitted to them by maximum likelihood (likelihoods.student_fit), each target by
-itself, in units of s for input noise. s then is the noise's sd, c sqrt(v / (v - 2)), and `df` is v:
+left out are, under the samples' mixture stretched by k,
+    e_s = (y - m) / (1 - h) - k (z_s - m)                                                                       [1]
+and k >= 1 and Student-t noise t_v of scale c are fitted to them (likelihoods.student_fit), each target by itself, in
+units of s for input noise, whose network says how it varies. Of learnt noise c varies with the output, by the slope b:
+    s(z) = s exp(b (min(max(z, low), high) - centre))
+with the range of the training's own predictions, and the centre for which s is the root mean square of these data's.
+s is the noise's sd, c sqrt(v / (v - 2)), and `df` is v:
     log P(y | z) = sum_j log t_v((y_j - z_j) / c_j) / c_j
+while a prediction is the mixture of  m + k (z_s - m)  with the noise s(z_s).
 What is maximised, the mean log density of data that were left out, is cross-validation without training again.
 There is a pole at h = 1: MOST_LEVERAGE is corrected for at the most.
 Limits: many data for each weight, h -> 0: the residuals themselves; Gaussian residuals: v = inf, and s is their rms, of
-which the spread of z_s takes its part. Before, v = inf.
+which the spread of z_s takes its part. Before: v = inf, b = 0, k = 1.
 
 [1] Cook, Weisberg, Residuals and influence in regression, 1982.
 """
@@ -60,7 +65,8 @@ MIN_SD = 1e-3  # keeps input-dependent noise from collapsing onto single trainin
 class GaussianNoise(Likelihood):
     """Targets (n, k) with Gaussian noise: a number (its sd), "learnt" or "input".
 
-    Noise that was learnt is Student-t with `df` (k,) degrees of freedom once a training has ended, see the header.
+    Once a training has ended, noise that was learnt is Student-t with `df` (k,) degrees of freedom, and weight samples are
+    stretched by `stretch` (k,); `trend` (4, k) has slope, centre, low and high of the noise over the output. See the header.
     """
 
     kind = "gaussian"
@@ -68,6 +74,8 @@ class GaussianNoise(Likelihood):
     of_reals = True
     unit: Tensor
     df: Tensor
+    trend: Tensor
+    stretch: Tensor
 
     def __init__(self, noise: float | str = "learnt", *, num_targets: int = 1) -> None:
         super().__init__()
@@ -82,7 +90,8 @@ class GaussianNoise(Likelihood):
         if noise == "input":
             self.register_buffer("unit", torch.ones(num_targets))
         if self.settles:
-            self.register_buffer("df", torch.full((num_targets,), math.inf))
+            for name, value in _unsettled(num_targets).items():
+                self.register_buffer(name, value)
 
     def moments(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Means and noise sds (S, n, k) that `outputs` stand for."""
@@ -92,7 +101,11 @@ class GaussianNoise(Likelihood):
             mean, raw = outputs.chunk(2, dim=-1)
             return mean, self.unit * (F.softplus(raw) + MIN_SD)
         if self.noise == "learnt":
-            return outputs, F.softplus(self.rho).expand_as(outputs)
+            sd = F.softplus(self.rho).expand_as(outputs)
+            if not self.settled:
+                return outputs, sd
+            slope, centre, low, high = self.trend
+            return outputs, sd * (slope * (outputs.clamp(low, high) - centre)).exp()
         return outputs, outputs.new_tensor(self.noise).expand_as(outputs)
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
@@ -100,7 +113,7 @@ class GaussianNoise(Likelihood):
         mean, sd = self.moments(outputs)
         if mean.shape[1:] != y.shape:
             raise UsageError(f"Gaussian targets must have shape {tuple(mean.shape[1:])}, not {tuple(y.shape)}")
-        if self.heavy_tailed:
+        if self.settled:
             scale = sd * (1 - 2 / self.df).sqrt()
             return (log_student((y - mean) / scale, self.df) - scale.log()).sum(-1)
         return -(0.5 * ((y - mean) / sd).square() + sd.log() + HALF_LOG_2PI).sum(-1)
@@ -108,10 +121,13 @@ class GaussianNoise(Likelihood):
     def predict(self, outputs: Tensor) -> RealPrediction:
         """Mean and standard deviations by source."""
         mean, sd = self.moments(outputs)
+        if self.settled:
+            mean = torch.lerp(mean.mean(0, keepdim=True), mean, self.stretch)
         # Squares are summed in double precision, where they have room; `std` does so by itself.
         noise = torch.linalg.vector_norm(sd, dim=0, dtype=wide_type(sd.device)).div_(math.sqrt(len(sd))).to(sd.dtype)
         parts = mean.mean(0), noise, mean.std(0, correction=0), mean, sd.contiguous()
-        return StudentPrediction(*parts, self.df.expand_as(noise)) if self.heavy_tailed else RealPrediction(*parts)
+        heavy = self.settled and not torch.compiler.is_exporting() and bool(self.df.isfinite().any())
+        return StudentPrediction(*parts, self.df.expand_as(noise)) if heavy else RealPrediction(*parts)
 
     def trained(self) -> list[nn.Parameter]:
         """None: a learnt noise has a closed form."""
@@ -120,8 +136,7 @@ class GaussianNoise(Likelihood):
     @torch.no_grad()
     def begin(self, y: Tensor) -> None:
         """Input-dependent noise starts at the spread of the targets; one that was trained stays, but is Gaussian."""
-        if self.settles:
-            self.df.fill_(math.inf)
+        self._unsettle()
         spread = y.std(0, correction=0)
         if self.noise == "input" and bool((self.unit == 1).all() and (spread > 0).all()):
             self.unit.copy_(spread)
@@ -136,13 +151,21 @@ class GaussianNoise(Likelihood):
         least = (LEAST * wide(y).std(0, correction=0)).clamp_min(torch.finfo(self.rho.dtype).tiny)
         sd = torch.lerp(variance, best, share).sqrt().maximum(least)
         self.rho.copy_(rho_of(sd))
-        self.df.fill_(math.inf)
+        self._unsettle()
+
+    def _unsettle(self) -> None:
+        if self.settled:
+            for name, value in _unsettled(self.num_targets).items():
+                getattr(self, name).copy_(value)
 
     @property
-    def heavy_tailed(self) -> bool:
-        """Whether the noise of any target is Student-t."""
-        # What is being exported has no values yet; its columns are the same.
-        return self.settles and not torch.compiler.is_exporting() and bool(self.df.isfinite().any())
+    def settled(self) -> bool:
+        """Whether a training has ended whose noise is other than Gaussian and the same for all inputs."""
+        if not self.settles:
+            return False
+        # What is being exported has no values yet; what `settle` does is nothing where it found nothing.
+        same = self.df.isinf() & (self.stretch == 1) & (self.trend[0] == 0)
+        return torch.compiler.is_exporting() or not bool(same.all())
 
     @property
     def settles(self) -> bool:
@@ -164,28 +187,45 @@ class GaussianNoise(Likelihood):
         outputs, noise = wide(prediction.samples), wide(prediction.noise_sd)
         mean = outputs.mean(0)
         left_out = (wide(y) - mean) / (1 - wide(leverages).clamp_max(MOST_LEVERAGE))
-        residuals = (left_out + mean - outputs) / noise
         least = (LEAST * wide(y).std(0, correction=0) / noise.mean((0, 1))).clamp_min(LEAST**2).tolist()
-        fits = [student_fit(residuals[..., j], noise[..., j], least[j], weight) for j in range(len(least))]
+        low, high, middle = mean.amin(0), mean.amax(0), mean_over_rows(mean, weight)
+        spread = mean_over_rows((mean - middle).square(), weight).sqrt()
+        trend = (outputs.clamp(low, high) - middle) / torch.where(spread > 0, spread, 1.0)
+        trends = trend.unbind(-1) if self.noise == "learnt" else [None] * len(least)
+        columns = zip(left_out.T, (outputs - mean).unbind(-1), noise.unbind(-1), least, trends, strict=True)
+        fits = [student_fit(*column[:4], weight=weight, trend=column[4]) for column in columns]
+        slope = mean.new_tensor([fit.slope for fit in fits])
+        level = mean_over_rows((2 * slope * trend).exp().mean(0), weight).sqrt()
         factor = mean.new_tensor([fit.scale / math.sqrt(1 - 2 / fit.df) for fit in fits])
         if self.noise == "input":
             self.unit.mul_(factor)
         else:
-            self.rho.copy_(rho_of(F.softplus(wide(self.rho)) * factor))
+            self.rho.copy_(rho_of(F.softplus(wide(self.rho)) * factor * level))
+            slope = slope / torch.where(spread > 0, spread, 1.0)
+            centre = middle + torch.where(slope == 0, 0.0, level.log() / slope)
+            self.trend.copy_(torch.stack([slope, centre, low, high]))
         self.df.copy_(mean.new_tensor([fit.df for fit in fits]))
+        self.stretch.copy_(mean.new_tensor([fit.stretch for fit in fits]))
         return sum(fit.log_density for fit in fits)
 
     @torch.no_grad()
     def pooled(self, others: Sequence[Likelihood]) -> Likelihood:
         """Of learnt noises s_k that of s^2 = mean_k s_k^2: the predictive's mean and variance are the mixture's.
 
-        Of input-dependent ones the units are pooled so. 1 / v = mean_k 1 / v_k.
+        Of input-dependent ones the units are pooled so. 1 / v = mean_k 1 / v_k, and so are slopes and centres; members
+        differ from each other, so that their samples are not stretched.
         """
         made = copy.deepcopy(self)
         if self.settles:
             dfs = torch.stack([one.df for one in (self, *others)])  # type: ignore[misc]
             if (dfs != self.df).any():  # else without rounding
                 made.df.copy_((1 / wide(dfs)).mean(0).reciprocal())
+            trends = torch.stack([one.trend for one in (self, *others)])  # type: ignore[misc]
+            if (trends != self.trend).any():
+                made.trend[:2] = wide(trends[:, :2]).mean(0)
+                made.trend[2:] = torch.stack([trends[:, 2].amin(0), trends[:, 3].amax(0)])
+            if others:
+                made.stretch.fill_(1.0)
         if self.noise == "input":
             made.unit.copy_(torch.stack([one.unit for one in (self, *others)]).square().mean(0).sqrt())  # type: ignore[misc]
         if self.noise == "learnt":
@@ -206,13 +246,21 @@ class GaussianNoise(Likelihood):
         return 2 * num_targets if self.noise == "input" else num_targets
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        if self.settles:  # files from before it have none
-            state_dict.setdefault(f"{prefix}df", torch.full_like(self.df, math.inf))
+        if self.settles:  # files from before have none
+            for name, value in _unsettled(self.num_targets).items():
+                state_dict.setdefault(f"{prefix}{name}", value)
         super()._load_from_state_dict(state_dict, prefix, *others)
 
     def options(self) -> dict[str, Any]:
         """The noise and the number of targets."""
         return {"noise": self.noise, "num_targets": self.num_targets}
+
+
+def _unsettled(num_targets: int) -> dict[str, Tensor]:
+    """What `settle` finds, where there is nothing to find."""
+    edge = torch.full((num_targets,), math.inf)
+    trend = torch.stack([torch.zeros(num_targets), torch.zeros(num_targets), -edge, edge])
+    return {"df": edge, "trend": trend, "stretch": torch.ones(num_targets)}
 
 
 def mean_over_rows(values: Tensor, weight: Tensor | None) -> Tensor:

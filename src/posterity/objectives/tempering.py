@@ -2,8 +2,8 @@
 
     number       eta; 1 is Bayes' rule
     auto         eta = min(AUTO_MOST, tau p / N), the default; a training falls below that as it goes, by its loss and
-                 its KL (objectives.balance), or chooses by the data (training.descents). What has no such course
-                 (samplers, IVON, a point network) stays there
+                 its KL (objectives.balance); a small regression warms instead (training.warming). What has no such
+                 course (samplers, IVON, a point network) stays there
     per_weight   eta = tau p / N,   p = num_data, N = the number of Bayesian weights
     per_neuron   eta = tau p / N,   N = the number of hidden neurons of a network with one hidden layer
     warm_up      eta ramp(t / E),   t = epochs done, E = epochs of the warm-up

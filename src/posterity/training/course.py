@@ -1,10 +1,10 @@
-"""Course: the temperature and the rates of a training as it goes.
+"""Course: the temperature of a training as it goes.
 
-    by rule    the temperature is a function of the epochs done; schedules of rates run once, from 0 to 1
-    balanced   the temperature follows the training (objectives.balance)
-    descents   two temperatures, one after the other, and the better one's weights are kept (training.descents)
+    by rule    a function of the epochs done
+    balanced   it follows the training (objectives.balance)
+    warming    cold at first, and warm in the end by what is left to explain (training.warming)
 
-`auto` is balanced, or descends where leverages are known; what has one temperature by itself takes it by rule.
+`auto` is balanced, or warming for small regressions; what has one temperature by itself takes it by rule.
 """
 
 from __future__ import annotations
@@ -36,19 +36,8 @@ class Course:
         """The temperature of a training of so many epochs that has not begun."""
         return f"{self.temperature(epochs):.3g}"
 
-    def progress(self, share: float) -> float:
-        """Where the schedules of the rates are when this share of the training is done."""
-        return share
-
     def observe(self, training: Training, loss: Loss, batch: Batch, share: float) -> None:
         """After each step; averages over steps move by `share`."""
-
-    def end_epoch(self, training: Training) -> None:
-        """After each epoch."""
-
-    def settle(self, training: Training) -> dict[str, Any]:
-        """After the last step: leave the weights that are kept in the network; what people should know of it."""
-        return {"temperature": training.temperature_at(max(training.step - 1, 0))}
 
     def state(self) -> dict[str, Any]:
         """All that its future depends on."""
@@ -71,7 +60,7 @@ class BalancedCourse(Course):
 
     def observe(self, training: Training, loss: Loss, batch: Batch, share: float) -> None:
         """The step's loss and KL."""
-        self.balance.observe(_loss_of(training, loss, batch), loss.kl.item(), share)
+        self.balance.observe(loss_of(training, loss, batch), loss.kl.item(), share)
 
     def state(self) -> dict[str, Any]:
         """The averages."""
@@ -82,7 +71,7 @@ class BalancedCourse(Course):
         self.balance.restore(state)
 
 
-def _loss_of(training: Training, loss: Loss, batch: Batch) -> float:
+def loss_of(training: Training, loss: Loss, batch: Batch) -> float:
     """The nll; of a regression what is left of the targets' variance."""
     if training.train.task != "regression":
         return loss.nll.item()

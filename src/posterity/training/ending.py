@@ -8,8 +8,6 @@ own.
 
 from __future__ import annotations
 
-import copy
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,15 +44,6 @@ def end(
         if net is first and density is not None:
             found["cross_validated"] = density
     return {**first.likelihood.learnt(), **found}
-
-
-def cross_validated(net: BayesianModule, train: Dataset, *, num_data: int, temperature: float, seed: int) -> float:
-    """What `end` would find; the network stays as it is. -inf where no noise is settled."""
-    assert net.likelihood is not None
-    before = copy.deepcopy(dict(net.likelihood.state_dict()))
-    density = _settle(net, train, num_data=num_data, temperature=temperature, seed=seed)
-    net.likelihood.load_state_dict(before)
-    return -math.inf if density is None else density
 
 
 def _settle(net: BayesianModule, train: Dataset, *, num_data: int, temperature: float, seed: int) -> float | None:

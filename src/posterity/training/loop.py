@@ -116,7 +116,7 @@ class Training:
         for callback in self.callbacks:
             callback.on_step(self, loss)
         moving = self.plan.method.moving(self.groups, self.epoch, self.settings)
-        step_groups(moving, self.course.progress(self.step / self.total_steps), len(batch.y))
+        step_groups(moving, self.step / self.total_steps, len(batch.y))
         self.step += 1
         share = max(2 / (self.step + 1), 2 / (max(NOISE_STEPS, self.batches.num_batches) + 1))
         self.likelihood.adapt(loss.outputs.detach(), batch.y, share, *batch.targets[1:])
@@ -159,7 +159,6 @@ class Training:
             self.stop(DONE)
         for group in self.groups:
             group.schedule.observe(record)
-        self.course.end_epoch(self)
         for callback in self.callbacks:
             callback.on_epoch(self, record)
         self.history.append(record)
@@ -171,12 +170,11 @@ class Training:
         """What is left to do when the last step was taken, from the best weights on."""
         if self.settings.patience and self.best:
             self.net.load_state_dict(self.best["net"])
-        course = self.course.settle(self)
         self.unsettled = copy.deepcopy(dict(self.likelihood.state_dict()))
         nets = [net for net in (self.net, self.averaged) if net is not None]
-        temperature, seed = course["temperature"], self.settings.seed
+        temperature, seed = self.temperature_at(max(self.step - 1, 0)), self.settings.seed  # the last step's
         found = end(nets, self.train, num_data=self.num_data, temperature=temperature, seed=seed)
-        self.ending = {**found, **course}
+        self.ending = {**found, "temperature": temperature}
 
     def validate(self, net: BayesianModule) -> dict[str, float]:
         """The scores of `net`, this training's or its average, on the validation data after this epoch."""

@@ -34,12 +34,12 @@ from posterity.posteriors import Mixture
 from posterity.priors import FlatPenalty, FromPenalty, Gaussian, Prior
 from posterity.training.averaging import OF_AVERAGES, Averaging
 from posterity.training.course import BalancedCourse, Course
-from posterity.training.descents import Descents, descends
 from posterity.training.fitting_data import Data, as_feed, as_validation, check_alike, check_fit, default_likelihood
 from posterity.training.groups import ParameterGroup
 from posterity.training.methods import METHODS, Method, Subject
 from posterity.training.ranks import check_spreadable, current_ranks
 from posterity.training.settings import Settings
+from posterity.training.warming import Warming, warms
 
 Temperature = Callable[[float], float]  # of the epochs done
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
@@ -72,9 +72,8 @@ class Plan:
         auto = rule.settled
         if not (isinstance(auto, Auto) and subject.net.posterior.random) or self.method.brings_prior:
             return Course(self.temperature)
-        averages, num_batches = self.averaging is not None, subject.num_batches
-        if descends(subject.net, subject.likelihood, settings, averages=averages, num_batches=num_batches):
-            return Descents(settings.length)
+        if warms(subject.net, subject.likelihood, settings):
+            return Warming(settings.length, subject.net.num_weights / subject.num_data)
         balance = Balance(subject.num_data, self.temperature(math.inf), auto.tau / AUTO_TAU)
         return BalancedCourse(balance, rule)
 
@@ -140,8 +139,7 @@ def plan(
         )
     if settings.learn_prior:
         check_learnable(net.posterior, prior)
-    twice = descends(net, likelihood, settings, averages=averages, num_batches=feed.num_batches)
-    epochs = settings.num_epochs(feed.num_data, feed.num_batches, descents=1 + twice)
+    epochs = settings.num_epochs(feed.num_data, feed.num_batches, small=warms(net, likelihood, settings))
     settings = settings.model_copy(update={"epochs": epochs})
     subject = Subject(net, prior, likelihood, settings, feed.num_data, feed.batch_size, feed.num_batches)
     method.refuse(subject)

@@ -50,6 +50,7 @@ from posterity.training.methods.gradient import SD_OPTIMIZER
 from posterity.training.ranks import OWN, RANK_NOISES, SHARED
 
 LEAST_EPOCHS, LEAST_STEPS = 20, 6000  # of a training whose length was not given
+SMALL_EPOCHS, SMALL_STEPS = 100, 12_000  # of a small regression's
 
 Options = dict[str, bool | int | float | str | tuple[float, ...]]
 
@@ -62,8 +63,8 @@ class Settings(BaseModel):
     epochs: int | None = setting(
         None,
         OPTIMISER,
-        f"passes over the training data; by default {LEAST_EPOCHS}, or as many as make {LEAST_STEPS} steps "
-        "(twice that where two temperatures are tried)",
+        f"passes over the training data; by default {LEAST_EPOCHS}, or as many as make {LEAST_STEPS} steps; "
+        f"of a small regression {SMALL_EPOCHS}, or {SMALL_STEPS} steps",
         ge=1,
     )
     batch_size: int = setting(100, OPTIMISER, "rows in a batch", ge=1)
@@ -205,12 +206,15 @@ class Settings(BaseModel):
         shape = self.temperature_warmup_shape
         return temperature_rule(self.temperature, tau=self.tau, warmup=self.temperature_warmup, shape=shape)
 
-    def num_epochs(self, num_data: int, num_batches: int | None = None, *, descents: int = 1) -> int:
-        """The epochs that were given, or those of a training of `num_data` rows, in `num_batches` if not our own."""
+    def num_epochs(self, num_data: int, num_batches: int | None = None, *, small: bool = False) -> int:
+        """The epochs that were given, or those of a training of `num_data` rows, in `num_batches` if not our own.
+
+        A `small` regression, whose steps cost little, has more of them.
+        """
         if self.epochs is not None:
             return self.epochs
-        steps = LEAST_STEPS * descents
-        return max(LEAST_EPOCHS, math.ceil(steps / (num_batches or math.ceil(num_data / self.batch_size))))
+        epochs, steps = (SMALL_EPOCHS, SMALL_STEPS) if small else (LEAST_EPOCHS, LEAST_STEPS)
+        return max(epochs, math.ceil(steps / (num_batches or math.ceil(num_data / self.batch_size))))
 
     @property
     def length(self) -> int:

@@ -11,6 +11,7 @@ from posterity.storage import EpochRecord
 from posterity.training.arrival import ALL
 from posterity.training.groups import SD
 from posterity.training.plan import Plan
+from posterity.training.warming import COLD, Warming
 
 
 def in_words(plan: Plan, record: EpochRecord, ending: Mapping[str, Any]) -> str:
@@ -38,9 +39,8 @@ def _temperature(plan: Plan, record: EpochRecord, ending: Mapping[str, Any]) -> 
     temperature = f"temperature {ending.get('temperature', record['temperature']):.3g}"
     if not isinstance(plan.settings.temperature_rule.settled, Auto):
         return temperature
-    if scores := ending.get("temperatures"):
-        tried = " and ".join(f"{each} ({score:.3g})" for each, score in scores.items())
-        return f"{temperature}, by the cross-validated log-likelihood of {tried}"
+    if isinstance(plan.course(), Warming):
+        return f"{temperature} in the end, by what is left to explain; {COLD:g} at first, so that no hidden unit is given up early"
     kl, num_data = record["kl"], plan.subject.num_data
     if not math.isfinite(kl) or not plan.subject.net.posterior.random:
         return temperature

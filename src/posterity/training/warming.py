@@ -1,0 +1,79 @@
+"""Warming: the temperature of a small regression, cold at first and warm in the end.
+
+    T = COLD^(1 - v) warm^v,    v = (u - FROM) / (TO - FROM), within [0, 1],    u the share of the training that is done
+    warm = C L^A (N / p)^B, from COLD to MOST
+    L  the share of the targets' variance that is left, a moving average over the training's steps
+    N  weights, p  data
+
+A mean-field network that begins warm gives hidden units up before it has found a use for them: their weights fall to
+the prior, where their outgoing weights see nothing but noise, and they do not come back when it cools. One that begins
+cold has all of them at work; the warmth then takes away what follows single data. Noisy targets want more of it, and
+so do few data for a weight. C and the exponents were fitted by hand to six tables (docs/tempering.md).
+
+For regressions with learnt noise and at most MOST_WEIGHTS weights; others follow their KL (objectives.balance).
+Limits: u <= FROM is COLD, u >= TO is `warm`; exact data, L -> 0, stay cold.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from posterity.bayesian import BayesianModule
+from posterity.likelihoods import Likelihood
+from posterity.objectives import Loss
+from posterity.objectives.tempering import Auto
+from posterity.training.course import Course, loss_of
+from posterity.training.leverage import MOST_WEIGHTS
+from posterity.training.settings import Settings
+
+if TYPE_CHECKING:
+    from posterity.data import Batch
+    from posterity.training.loop import Training
+
+A, B, C = 1 / 3, 3 / 4, 0.35
+COLD, MOST = 0.01, 0.5
+FROM, TO = 0.3, 0.7
+
+
+def warms(net: BayesianModule, likelihood: Likelihood, settings: Settings) -> bool:
+    """Whether `auto` means this course."""
+    small = likelihood.settles and net.posterior.random and net.num_weights <= MOST_WEIGHTS
+    return small and Auto() == settings.temperature_rule and settings.kl_decay > 0
+
+
+def warmth(left: float, weights_per_datum: float) -> float:
+    """The temperature in the end, with this share of the variance left."""
+    return min(MOST, max(COLD, C * left**A * weights_per_datum**B))
+
+
+class Warming(Course):
+    """The course of a training of so many epochs."""
+
+    def __init__(self, epochs: int, weights_per_datum: float) -> None:
+        super().__init__(self._temperature)
+        self.epochs, self.weights_per_datum = epochs, weights_per_datum
+        self.left = math.nan
+
+    def _temperature(self, done: float) -> float:
+        way = min(1.0, max(0.0, (done / self.epochs - FROM) / (TO - FROM)))
+        warm = COLD if math.isnan(self.left) else warmth(self.left, self.weights_per_datum)
+        return float(COLD ** (1 - way) * warm**way)
+
+    def words(self, epochs: int) -> str:
+        """Where it starts."""
+        return f"{COLD:g} at first, up to {MOST:g} in the end, by the data"
+
+    def observe(self, training: Training, loss: Loss, batch: Batch, share: float) -> None:
+        """What is left of the variance in this step."""
+        now = loss_of(training, loss, batch)
+        if math.isfinite(now):
+            self.left = now if math.isnan(self.left) else self.left + share * (now - self.left)
+
+    def state(self) -> dict[str, Any]:
+        """The average; nothing before there is one."""
+        return {} if math.isnan(self.left) else {"left": self.left}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+        self.left = state.get("left", math.nan)
