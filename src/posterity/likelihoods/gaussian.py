@@ -89,6 +89,7 @@ class GaussianNoise(Likelihood):
             self.rho = nn.Parameter(torch.zeros(num_targets))
         if noise == "input":
             self.register_buffer("unit", torch.ones(num_targets))
+        self._settled = False
         if self.settles:
             for name, value in _unsettled(num_targets).items():
                 self.register_buffer(name, value)
@@ -154,18 +155,21 @@ class GaussianNoise(Likelihood):
         self._unsettle()
 
     def _unsettle(self) -> None:
-        if self.settled:
+        if self._settled:
             for name, value in _unsettled(self.num_targets).items():
                 getattr(self, name).copy_(value)
+            self._settled = False
 
     @property
     def settled(self) -> bool:
         """Whether a training has ended whose noise is other than Gaussian and the same for all inputs."""
-        if not self.settles:
-            return False
         # What is being exported has no values yet; what `settle` does is nothing where it found nothing.
+        return self._settled or (self.settles and torch.compiler.is_exporting())
+
+    def _look(self) -> None:
+        """Remember whether it is settled: a step has no time to look."""
         same = self.df.isinf() & (self.stretch == 1) & (self.trend[0] == 0)
-        return torch.compiler.is_exporting() or not bool(same.all())
+        self._settled = not bool(same.all())
 
     @property
     def settles(self) -> bool:
@@ -206,6 +210,7 @@ class GaussianNoise(Likelihood):
             self.trend.copy_(torch.stack([slope, centre, low, high]))
         self.df.copy_(mean.new_tensor([fit.df for fit in fits]))
         self.stretch.copy_(mean.new_tensor([fit.stretch for fit in fits]))
+        self._look()
         return sum(fit.log_density for fit in fits)
 
     @torch.no_grad()
@@ -226,6 +231,7 @@ class GaussianNoise(Likelihood):
                 made.trend[2:] = torch.stack([trends[:, 2].amin(0), trends[:, 3].amax(0)])
             if others:
                 made.stretch.fill_(1.0)
+            made._look()
         if self.noise == "input":
             made.unit.copy_(torch.stack([one.unit for one in (self, *others)]).square().mean(0).sqrt())  # type: ignore[misc]
         if self.noise == "learnt":
@@ -250,6 +256,8 @@ class GaussianNoise(Likelihood):
             for name, value in _unsettled(self.num_targets).items():
                 state_dict.setdefault(f"{prefix}{name}", value)
         super()._load_from_state_dict(state_dict, prefix, *others)
+        if self.settles:
+            self._look()
 
     def options(self) -> dict[str, Any]:
         """The noise and the number of targets."""

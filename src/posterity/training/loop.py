@@ -21,6 +21,7 @@ from posterity.core import inputs
 from posterity.core.errors import NonFiniteError
 from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batch
+from posterity.likelihoods import Prediction
 from posterity.metrics import brief_score
 from posterity.objectives import Loss, MovingBaseline, kl_weights, learn_scale, negative_elbo
 from posterity.objectives.baseline import MOVING
@@ -112,7 +113,9 @@ class Training:
         batch = batch.changed(lambda part: inputs.moved(part, like))
         loss = self.gradient(batch)
         self._check_and_clip(loss)
-        self._add_up(loss, batch.y)
+        with torch.no_grad():
+            prediction = self.likelihood.predict(loss.outputs.detach())
+        self._add_up(loss, prediction, batch.y)
         for callback in self.callbacks:
             callback.on_step(self, loss)
         moving = self.plan.method.moving(self.groups, self.epoch, self.settings)
@@ -120,7 +123,7 @@ class Training:
         self.step += 1
         share = max(2 / (self.step + 1), 2 / (max(NOISE_STEPS, self.batches.num_batches) + 1))
         self.likelihood.adapt(loss.outputs.detach(), batch.y, share, *batch.targets[1:])
-        self.course.observe(self, loss, batch, share)
+        self.course.observe(self, loss, prediction, batch, share)
         for callback in self.callbacks:
             callback.on_step_end(self)
         return loss
@@ -259,17 +262,15 @@ class Training:
             parameters = [p for group in self.groups for p in group.parameters]
             clip_grads_with_norm_(parameters, self.settings.clip, torch.tensor(norm, device="cpu"))
 
-    def _add_up(self, loss: Loss, y: Tensor) -> None:
+    def _add_up(self, loss: Loss, prediction: Prediction, y: Tensor) -> None:
         rows = len(y)
         self.sums["rows"] += rows
         self.sums["nll"] += loss.nll.item() * rows
-        with torch.no_grad():
-            prediction = self.likelihood.predict(loss.outputs.detach())
-            if self.train.task == "regression":
-                self.sums["score"] += (prediction.mean - y).square().mean(-1).sum().item()
-            else:
-                right = prediction.label == y
-                self.sums["score"] += right.sum().item() * rows / right.numel()
+        if self.train.task == "regression":
+            self.sums["score"] += (prediction.mean - y).square().mean(-1).sum().item()
+        else:
+            right = prediction.label == y
+            self.sums["score"] += right.sum().item() * rows / right.numel()
 
     def _record(self) -> EpochRecord:
         return record_of(self)

@@ -20,7 +20,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from posterity.bayesian import BayesianModule
-from posterity.likelihoods import Likelihood
+from posterity.likelihoods import Likelihood, Prediction
 from posterity.objectives import Loss
 from posterity.objectives.tempering import Auto
 from posterity.training.course import Course, loss_of
@@ -64,9 +64,9 @@ class Warming(Course):
         """Where it starts."""
         return f"{COLD:g} at first, up to {MOST:g} in the end, by the data"
 
-    def observe(self, training: Training, loss: Loss, batch: Batch, share: float) -> None:
+    def observe(self, training: Training, loss: Loss, prediction: Prediction, batch: Batch, share: float) -> None:
         """What is left of the variance in this step."""
-        now = loss_of(training, loss, batch)
+        now = loss_of(training, loss, prediction, batch)
         if math.isfinite(now):
             self.left = now if math.isnan(self.left) else self.left + share * (now - self.left)
 
