@@ -1,4 +1,4 @@
-"""Noise of new data, when a training has ended: Student-t, fitted to leave-one-out residuals."""
+"""Noise of new data, when a training has ended: Student-t with a trend, fitted to leave-one-out residuals."""
 
 from __future__ import annotations
 
@@ -26,22 +26,27 @@ def draws_of(distribution, count=4000, seed=0):
     return torch.as_tensor(distribution.rvs(count, random_state=seed))
 
 
-def settled(noise="learnt", df=(3.0, math.inf), sd=(0.4, 0.7)):
+def settled(noise="learnt", df=(3.0, math.inf), sd=(0.4, 0.7), **more):
     """A likelihood of two targets with these values."""
     likelihood = pt.GaussianNoise(noise, num_targets=2).double()
-    with torch.no_grad():
-        (likelihood.unit if noise == "input" else likelihood.rho).copy_(torch.tensor(sd).double())
-        if noise == "learnt":
-            likelihood.rho.copy_(torch.tensor(sd).double().expm1().log())
-    likelihood.df.copy_(torch.tensor(df))
+    sds = torch.tensor(sd).double()
+    own = {"unit": sds} if noise == "input" else {"rho": sds.expm1().log()}
+    found = own | {"df": torch.tensor(df)} | {name: torch.tensor(value) for name, value in more.items()}
+    likelihood.load_state_dict(likelihood.state_dict() | found)
     return likelihood
+
+
+def fit_of(drawn, samples=2):
+    """Of residuals from weight samples that agree."""
+    none, units = torch.zeros(samples, len(drawn)).double(), torch.ones(samples, len(drawn)).double()
+    return student_fit(drawn, none, units, 1e-3)
 
 
 @pytest.mark.parametrize("df", [3.0, 5.0, 12.0])
 def test_the_fit_finds_a_known_student(df):
     """At the maximum that scipy finds by itself, and near the truth."""
     drawn = draws_of(stats.t(df, scale=TRUE))
-    found = student_fit(drawn.expand(2, -1), torch.ones(2, len(drawn)).double(), 1e-3)
+    found = fit_of(drawn)
     v, _, c = stats.t.fit(drawn.numpy(), floc=0)
     assert (found.df, found.scale) == pytest.approx((v, c), rel=1e-3)
     assert found.log_density == pytest.approx(stats.t(v, 0, c).logpdf(drawn.numpy()).mean(), rel=1e-6)
@@ -51,31 +56,81 @@ def test_the_fit_finds_a_known_student(df):
 
 def test_gaussian_residuals_stay_gaussian():
     drawn = draws_of(stats.norm(scale=TRUE))
-    found = student_fit(drawn.expand(2, -1), torch.ones(2, len(drawn)).double(), 1e-3)
+    found = fit_of(drawn)
     assert found.df > 30
+    assert (found.slope, found.stretch) == (0.0, 1.0)
     assert found.scale / math.sqrt(1 - 2 / found.df) == pytest.approx(drawn.square().mean().sqrt().item(), rel=0.01)
 
 
+def test_the_fit_finds_a_trend_and_a_stretch():
+    """Noise in proportion to exp(0.6 t), and samples that are half as wide as they should be."""
+    g = torch.Generator().manual_seed(0)
+    t, off = torch.randn(3000, generator=g).double(), torch.randn(32, 3000, generator=g).double()
+    off = 0.15 * (off - off.mean(0))
+    y = 0.3 * torch.randn(3000, generator=g).double() + draws_of(stats.t(6, scale=TRUE), 3000) * (0.6 * t).exp()
+    units = torch.ones(32, 3000).double()
+    found = student_fit(y, off, units, 1e-3, trend=t.expand(32, -1))
+    assert 0.4 < found.slope < 0.7  # 32 samples have no tails, which noise then makes up for
+    assert 1.4 < found.stretch < 2.2
+    assert found.scale == pytest.approx(TRUE, rel=0.25)
+    assert student_fit(y, off, units, 1e-3).slope == 0
+    few = student_fit(y[:20], off[:, :20], units[:, :20], 1e-3, trend=t[:20].expand(32, -1))
+    assert abs(few.slope) < 1.2  # few data are not believed whatever they say
+
+
 def test_settling_by_hand():
-    """e_s = (y - m) / (1 - h) + m - z_s: the density of their mixture, maximised by another optimiser."""
+    """The penalised density of the header, maximised by another optimiser."""
     g = torch.Generator().manual_seed(0)
     likelihood = pt.GaussianNoise("learnt").double()
     outputs, noise = 0.2 * torch.randn(3, 50, 1, generator=g).double(), draws_of(stats.t(3), 50)[:, None]
     y, h = 0.5 * noise, 0.95 * torch.rand(50, 1, generator=g).double()
     density = likelihood.settle(likelihood.predict(outputs), y, h)
-    m = outputs.mean(0)
-    e = ((y - m) / (1 - h.clamp_max(0.9)) + m - outputs)[..., 0].numpy()
+    z, target = outputs[..., 0].numpy(), y[:, 0].numpy()
+    m = z.mean(0)
+    left_out = (target - m) / (1 - h[:, 0].clamp_max(0.9).numpy())
+    t = (z - m.mean()) / m.std()
+
+    def each(at):
+        log_c, v, b, log_k = at
+        c = np.exp(log_c + b * t)
+        return np.log((stats.t(v).pdf((left_out - np.exp(log_k) * (z - m)) / c) / c).mean(0))
 
     def loss(at):
-        return -np.log(stats.t(at[1], 0, math.exp(at[0])).pdf(e).mean(0)).mean()
+        return -each(at).mean() + (2 * at[2] ** 2 + 0.5 * at[3] ** 2) / 50
 
-    best = optimize.minimize(loss, [0.0, 5.0], method="Nelder-Mead", bounds=[(-5, 5), (3.0, 200)], tol=1e-9)
-    assert density == pytest.approx(-best.fun, abs=1e-7)
-    assert likelihood.df.item() == pytest.approx(best.x[1], rel=1e-3)
-    expected = math.exp(best.x[0]) / math.sqrt(1 - 2 / best.x[1])
-    assert sd_of(likelihood).item() == pytest.approx(expected, rel=1e-3)
-    again = likelihood.settle(likelihood.predict(outputs), y, h)  # from its own noise it ends there again
-    assert (again, sd_of(likelihood).item()) == pytest.approx((density, expected), rel=1e-3)
+    bounds = [(-5, 5), (3.0, 200), (-2, 2), (0, math.log(10))]
+    start = [0.0, 3.5, 0.2, 0.5]
+    best = optimize.minimize(loss, start, method="Nelder-Mead", bounds=bounds, tol=1e-10, options={"maxiter": 9000})
+    log_c, v, b, log_k = best.x
+    assert density == pytest.approx(each(best.x).mean(), abs=1e-4)
+    assert likelihood.df.item() == pytest.approx(v, rel=1e-2)
+    assert likelihood.stretch.item() == pytest.approx(math.exp(log_k), rel=1e-2)
+    assert likelihood.trend[0].item() == pytest.approx(b / m.std(), rel=1e-2)
+    sds = np.exp(log_c + b * t) / math.sqrt(1 - 2 / v)
+    torch.testing.assert_close(likelihood.moments(outputs)[1][..., 0], torch.as_tensor(sds), rtol=5e-3, atol=0)
+    assert sd_of(likelihood).item() == pytest.approx(math.sqrt((sds**2).mean()), rel=5e-3)  # what is told of it
+
+
+def test_a_settled_prediction_by_hand():
+    """Samples are stretched about their mean; noise goes by each sample's own output."""
+    trend = [[0.5, 0.0], [1.0, 0.0], [0.0, -math.inf], [2.0, math.inf]]
+    likelihood = settled(trend=trend, stretch=[3.0, 1.0])
+    outputs = torch.tensor([[[1.0, 1.0], [9.0, 1.0]], [[2.0, 3.0], [9.0, 3.0]]]).double()
+    p = likelihood.predict(outputs)
+    torch.testing.assert_close(p.samples[..., 0], torch.tensor([[0.0, 9.0], [3.0, 9.0]]).double())
+    torch.testing.assert_close(p.samples[..., 1], outputs[..., 1])
+    up = math.exp(0.5)
+    torch.testing.assert_close(p.noise_sd[..., 0], 0.4 * torch.tensor([[1.0, up], [up, up]]).double())
+    torch.testing.assert_close(p.noise_sd[..., 1], torch.full((2, 2), 0.7).double())
+    assert p.epistemic_sd[0].tolist() == pytest.approx([1.5, 1.0])
+    beyond = torch.tensor([-9.0, -1.5, 0.0, 1.0, 2.0, 9.0]).double().view(1, -1, 1).expand(1, 6, 2)
+    sds = [likelihood.moments(beyond)[1][0, :, 0]]
+    trend[0][0] = -0.5
+    sds.append(settled(trend=trend).moments(beyond.flip(1).neg() + 2)[1][0, :, 0].flip(0))
+    for sd in sds:  # outside of the range that was seen noise does not fall, and is at most what was seen
+        torch.testing.assert_close((sd / 0.4).log(), torch.tensor([0.5, 0.25, -0.5, 0.0, 0.5, 0.5]).double())
+    one = likelihood.predict(outputs[:1])
+    torch.testing.assert_close(one.samples, outputs[:1])  # one sample has nothing to be stretched from
 
 
 def test_what_is_given_back_is_the_density_of_the_settled_prediction():
@@ -202,6 +257,7 @@ def test_a_training_begins_with_gaussian_noise(noise):
     before = {name: value.clone() for name, value in likelihood.state_dict().items()}
     likelihood.begin(y)
     assert likelihood.df.tolist() == [math.inf] * 2
+    assert not likelihood.settled
     kept = "unit" if noise == "input" else "rho"
     assert torch.equal(likelihood.state_dict()[kept], before[kept])
     other = settled()
@@ -217,6 +273,10 @@ def test_pooled(noise):
     sds = made.unit if noise == "input" else sd_of(made)
     assert sds.tolist() == pytest.approx([math.sqrt((0.4**2 + 0.8**2) / 2), 0.7])
     assert torch.equal(one.pooled([one]).df, one.df)
+    one, other = (settled(noise, trend=[[b] * 2, [1.0] * 2, [-b] * 2, [b] * 2], stretch=[2.0] * 2) for b in (1.0, 3.0))
+    assert one.pooled([other]).trend[:, 0].tolist() == [2.0, 1.0, -3.0, 3.0]
+    assert one.pooled([other]).stretch.tolist() == [1.0] * 2
+    assert one.pooled([]).stretch.tolist() == [2.0] * 2
 
 
 def heavy(count, seed, outputs=1):
@@ -260,11 +320,14 @@ def test_files_and_copies_keep_it(tmp_path):
 
 def test_files_from_before_are_gaussian(tmp_path):
     net = pt.bayesian(nn.Linear(3, 1), likelihood=pt.GaussianNoise("learnt"), seed=0)
-    state = {name: value for name, value in net.state_dict().items() if not name.endswith(".df")}
-    assert len(state) == len(net.state_dict()) - 1
-    net.likelihood.df.fill_(4.0)
+    state = dict(net.state_dict())
+    for name in ("df", "trend", "stretch"):
+        del state[f"likelihood.{name}"]
+    net.load_state_dict(net.state_dict() | {"likelihood.df": torch.tensor([4.0])})
+    assert net.likelihood.settled
     net.load_state_dict(state)
     assert net.likelihood.df.tolist() == [math.inf]
+    assert not net.likelihood.settled
 
 
 def test_a_prolonged_training_is_that_at_once(tmp_path):

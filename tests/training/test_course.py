@@ -1,4 +1,4 @@
-"""How temperature and rates run: by rule, balanced, in two descents."""
+"""How the temperature runs: by rule, balanced, warming."""
 
 from __future__ import annotations
 
@@ -11,21 +11,14 @@ from torch import nn
 
 import posterity as pt
 from posterity.objectives.balance import balanced
-from posterity.training import Settings, Training, descents, plan
+from posterity.training import Settings, Training, plan, warming
 from posterity.training.course import BalancedCourse, Course
-from posterity.training.descents import HIGH, LOW, MARGIN, Descents
-from posterity.training.ending import cross_validated
+from posterity.training.warming import COLD, MOST, Warming, warmth
 
 G = torch.Generator().manual_seed(0)
 X = torch.randn(120, 3, generator=G)
 REAL = X[:, :1].sin() + 0.3 * torch.randn(120, 1, generator=G)
 CLASSES = (X[:, 0] > 0).long()
-
-
-@pytest.fixture(autouse=True)
-def _short(monkeypatch):
-    """Trainings of some steps are long enough."""
-    monkeypatch.setattr(descents, "LEAST_STEPS", 9)
 
 
 def training(y, *, outputs=None, posterior="mean_field", likelihood=None, **settings):
@@ -52,16 +45,11 @@ def steps(one, count=math.inf):
 @pytest.mark.parametrize(
     ("kind", "y", "settings"),
     [
-        (Descents, REAL, {}),
+        (Warming, REAL, {}),
+        (Warming, REAL, {"average": "swa", "schedule": "constant"}),
         (BalancedCourse, CLASSES, {}),
-        (BalancedCourse, REAL, {"epochs": 2}),
-        (BalancedCourse, REAL, {"average": "swa"}),
         (BalancedCourse, REAL, {"tau": 0.2}),
         (BalancedCourse, REAL, {"temperature_warmup": 2.0}),
-        (BalancedCourse, REAL, {"schedule": "plateau"}),
-        (BalancedCourse, REAL, {"schedule": "constant"}),
-        (BalancedCourse, REAL, {"warmup": 0.1}),
-        (BalancedCourse, REAL, {"alternate": 1}),
         (BalancedCourse, REAL, {"likelihood": pt.GaussianNoise(0.3)}),
         (Course, REAL, {"temperature": 0.1}),
         (Course, CLASSES, {"temperature": "per-weight"}),
@@ -76,7 +64,7 @@ def test_which_course_a_training_takes(kind, y, settings):
 @pytest.mark.parametrize(
     ("words", "y", "settings"),
     [
-        ("0.1 or 0.01, by the data", REAL, {}),
+        ("0.01 at first, up to 0.5 in the end, by the data", REAL, {}),
         ("at most 0.05, by the data", CLASSES, {}),
         ("at most 0.05, by the data", CLASSES, {"temperature_warmup": 2.0}),
         ("0.3", CLASSES, {"temperature": 0.3, "temperature_warmup": 2.0}),
@@ -84,12 +72,6 @@ def test_which_course_a_training_takes(kind, y, settings):
 )
 def test_it_is_told_before_it_begins(words, y, settings):
     assert training(y, **settings).course.words(6) == words
-
-
-def test_short_trainings_go_down_once(monkeypatch):
-    monkeypatch.undo()
-    kinds = [type(training(REAL, epochs=epochs).course) for epochs in (333, 334)]  # of three steps
-    assert kinds == [BalancedCourse, Descents]
 
 
 def test_many_weights_have_no_exact_leverages():
@@ -115,10 +97,10 @@ def test_clean_classes_are_cooler_than_noisy_ones():
 
 
 def test_the_loss_of_a_regression_is_what_is_left_of_the_variance():
-    one = training(10 * REAL + 5, epochs=2, batch_size=120)
+    one = training(10 * REAL + 5, epochs=2, batch_size=120, tau=0.1)
     batch = next(iter(one.batches))
     loss = one.gradient(batch)
-    one.course.observe(one, loss, batch, 1.0)
+    one.course.observe(one, loss, one.likelihood.predict(loss.outputs.detach()), batch, 1.0)
     left = (loss.outputs.detach().mean(0) - batch.y).square().mean() / (10 * REAL).var(correction=0)
     assert one.course.balance.loss == pytest.approx(left.item(), rel=1e-5)
     assert one.course.balance.kl == loss.kl.item()
@@ -130,40 +112,56 @@ def test_a_warm_up_ramps_what_follows():
     assert one.temperature_at(3) == 0.5 * one.temperature_at(6) > 0
 
 
-def test_descents_by_hand():
-    course = Descents(9)
-    assert course.first == 3
-    assert [course.temperature(at) for at in (0, 2.9, 3, 8.9)] == [HIGH, HIGH, LOW, LOW] == [0.1, 0.1, 0.01, 0.01]
-    assert [course.progress(at / 9) for at in (0, 1.5, 3, 6, 9)] == pytest.approx([0, 0.5, 0, 0.5, 1])
+def test_warmth_by_hand():
+    assert warmth(0.125, 16 / 81) == pytest.approx(0.35 * 0.5 * (2 / 3) ** 3)
+    assert warmth(0.0, 1.0) == COLD  # exact data stay cold
+    assert warmth(1.0, 100.0) == MOST
 
 
-def test_rates_go_down_twice():
-    rates = [record["lr"] for record in steps(training(REAL, epochs=9)).history]
-    assert rates[0] > rates[1] > rates[2] < rates[3] > rates[4] > rates[8]
+def test_warming_is_cold_at_first_and_warm_in_the_end():
+    course = Warming(10, weights_per_datum=1.0)
+    assert course.temperature(9.0) == COLD  # nothing is known yet
+    course.left = 0.125
+    assert [course.temperature(at) for at in (0, 3, 7, 10)] == pytest.approx([COLD, COLD, 0.175, 0.175])
+    assert course.temperature(5) == pytest.approx(math.sqrt(COLD * 0.175))
 
 
-@pytest.mark.parametrize(("high", "low", "kept"), [(-1.0, -0.5, LOW), (-1.0, -1.0 + MARGIN / 2, HIGH), (-1, -2, HIGH)])
-def test_the_better_end_is_kept(monkeypatch, high, low, kept):
-    one = training(REAL)
-    found = {HIGH: high, LOW: low}
-    monkeypatch.setattr(Descents, "_score", lambda self, training, temperature: found[temperature])
-    steps(one, 6)
-    first = copy.deepcopy(dict(one.net.posterior.state_dict()))
-    steps(one)
-    same = torch.equal(first["mean"], one.net.posterior.mean.detach())
-    assert same == (kept == HIGH)
-    assert one.ending["temperature"] == kept
-    assert one.ending["temperatures"] == {"0.1": high, "0.01": low}
+def test_warming_averages_what_is_left_of_the_variance():
+    one = training(10 * REAL + 5, epochs=2, batch_size=120)
+    batch = next(iter(one.batches))
+    loss = one.gradient(batch)
+    prediction = one.likelihood.predict(loss.outputs.detach())
+    left = ((prediction.mean - batch.y).square().mean() / (10 * REAL).var(correction=0)).item()
+    one.course.observe(one, loss, prediction, batch, 1.0)
+    assert one.course.left == pytest.approx(left, rel=1e-5)
+    prediction = one.likelihood.predict(batch.y[None])
+    one.course.observe(one, loss, prediction, batch, 0.25)
+    assert one.course.left == pytest.approx(0.75 * left, rel=1e-5)
 
 
-def test_scores_are_of_the_ends():
-    """What decides is what `end` finds of the weights that are kept, and looking changes nothing."""
-    one = steps(training(REAL, epochs=30))
-    kept = one.ending["temperature"]
-    assert one.ending["cross_validated"] == pytest.approx(one.ending["temperatures"][f"{kept:g}"], rel=1e-6)
-    before = copy.deepcopy(one.net.state_dict())
-    cross_validated(one.net, one.train, num_data=120, temperature=kept, seed=0)
-    assert all(torch.equal(value, one.net.state_dict()[name]) for name, value in before.items())
+def test_a_warming_training_ends_at_the_temperature_that_its_history_has():
+    one = steps(training(REAL, epochs=20))
+    temperatures = [record["temperature"] for record in one.history]
+    assert temperatures[:6] == [COLD] * 6
+    assert temperatures[-1] == one.ending["temperature"] == warmth(one.course.left, one.net.num_weights / 120)
+    assert temperatures[-1] > 2 * COLD
+
+
+def test_noisy_targets_end_warmer():
+    noise = torch.randn(120, 1, generator=torch.Generator().manual_seed(1))
+    ended = [steps(training(y, epochs=60)).ending["temperature"] for y in (X[:, :1], X[:, :1] + noise)]
+    assert ended[0] < 0.7 * ended[1]
+
+
+def test_units_that_begin_cold_are_not_given_up(monkeypatch):
+    """The header's reason: the same end, but more of the variance explained than where it was warm all the time."""
+    y = (3 * X[:, :1]).sin()
+    left = []
+    for cold in (COLD, MOST):
+        monkeypatch.setattr(warming, "COLD", cold)
+        monkeypatch.setattr(warming, "warmth", lambda left, ratio: MOST)
+        left.append(steps(training(y, epochs=150)).course.left)
+    assert left[0] < 0.8 * left[1]
 
 
 @pytest.mark.parametrize(("y", "at"), [(REAL, 4), (REAL, 6), (REAL, 11), (CLASSES, 5)])
@@ -199,17 +197,3 @@ def test_resumed_from_a_folder_it_is_the_same(tmp_path, y):
     rest = pt.fit(net(), (X, y), out=tmp_path / "run", resume=True, **given)
     assert all(torch.equal(value, rest.net.state_dict()[name]) for name, value in whole.net.state_dict().items())
     assert whole.ending == rest.ending
-
-
-def test_noisy_data_keep_the_high_temperature_and_clean_data_the_low():
-    """300 rows of three inputs, one of which says anything; trained at length."""
-    g = torch.Generator().manual_seed(3)
-    x = torch.randn(300, 3, generator=g)
-    clean = (x[:, :1] * 2).sin() + x[:, 1:2] * x[:, 2:3]
-    noise = torch.randn(300, 1, generator=g)
-    kept = []
-    for y in (clean + 0.02 * noise, 0.3 * clean + noise):
-        torch.manual_seed(0)
-        net = pt.bayesian(nn.Sequential(nn.Linear(3, 30), nn.ReLU(), nn.Linear(30, 1)), seed=0)
-        kept.append(pt.fit(net, (x, y / y.std()), epochs=500).ending["temperature"])
-    assert kept == [LOW, HIGH]

@@ -11,9 +11,9 @@ from rich.console import Console
 from torch import nn
 
 import posterity as pt
-from posterity.training import Settings, Training, descents, plan
+from posterity.training import Settings, Training, plan
 from posterity.training.progress import ProgressDisplay
-from posterity.training.settings import LEAST_EPOCHS, LEAST_STEPS
+from posterity.training.settings import LEAST_EPOCHS, LEAST_STEPS, SMALL_EPOCHS, SMALL_STEPS
 
 X = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
 
@@ -55,19 +55,18 @@ def test_of_a_regression_and_of_a_point():
     assert any("no uncertainty of the weights" in line for line in said)
 
 
-def test_of_two_temperatures(monkeypatch):
-    monkeypatch.setattr(descents, "LEAST_STEPS", 6)
+def test_of_a_small_regression():
     last = next(line for line in lines(X[:, :1], epochs=6) if line.startswith("trained"))
-    assert re.search(r"temperature 0\.0?1, by the cross-validated log-likelihood of 0\.1 \(.+\) and 0\.01 \(.+\)", last)
+    assert re.search(r"temperature 0\.\d+ in the end, by what is left to explain; 0\.01 at first", last)
 
 
 @pytest.mark.parametrize(("rows", "batch_size", "epochs"), [(60_000, 100, 20), (100, 100, 6000), (455, 100, 1200)])
 def test_small_data_are_trained_on_for_longer(rows, batch_size, epochs):
-    """20 epochs, or as many as make 6000 steps."""
-    assert (LEAST_EPOCHS, LEAST_STEPS) == (20, 6000)
+    """20 epochs, or as many as make 6000 steps; of small regressions 100, or 12000 steps."""
+    assert (LEAST_EPOCHS, LEAST_STEPS, SMALL_EPOCHS, SMALL_STEPS) == (20, 6000, 100, 12000)
     assert Settings(batch_size=batch_size).num_epochs(rows) == epochs
-    assert Settings(batch_size=batch_size).num_epochs(rows, descents=2) == max(20, 2 * epochs if rows < 60_000 else 20)
-    assert Settings(epochs=3).num_epochs(rows, descents=2) == 3
+    assert Settings(batch_size=batch_size).num_epochs(rows, small=True) == (2 * epochs if rows < 60_000 else 100)
+    assert Settings(epochs=3).num_epochs(rows, small=True) == 3
 
 
 def test_a_long_training_has_some_lines():

@@ -23,8 +23,10 @@ left out are, under the samples' mixture stretched by k,
     e_s = (y - m) / (1 - h) - k (z_s - m)                                                                       [1]
 and k >= 1 and Student-t noise t_v of scale c are fitted to them (likelihoods.student_fit), each target by itself, in
 units of s for input noise, whose network says how it varies. Of learnt noise c varies with the output, by the slope b:
-    s(z) = s exp(b (min(max(z, low), high) - centre))
-with the range of the training's own predictions, and the centre for which s is the root mean square of these data's.
+    s(z) = s exp(b (z' - centre))
+with z' = z in the range from low to high of the training's own outputs. Outside of it noise must not fall: there z' is
+as far from the nearer end, but on the range's side, where noise falls outwards; else z' is that end, as it is beyond
+the whole range. The centre is such that s is the root mean square of the training's own data's.
 s is the noise's sd, c sqrt(v / (v - 2)), and `df` is v:
     log P(y | z) = sum_j log t_v((y_j - z_j) / c_j) / c_j
 while a prediction is the mixture of  m + k (z_s - m)  with the noise s(z_s).
@@ -106,7 +108,9 @@ class GaussianNoise(Likelihood):
             if not self.settled:
                 return outputs, sd
             slope, centre, low, high = self.trend
-            return outputs, sd * (slope * (outputs.clamp(low, high) - centre)).exp()
+            inside = outputs.clamp(low, high)
+            seen = (inside + slope.sign() * (outputs - inside).abs()).clamp(low, high)
+            return outputs, sd * (slope * (seen - centre)).exp()
         return outputs, outputs.new_tensor(self.noise).expand_as(outputs)
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
@@ -192,9 +196,9 @@ class GaussianNoise(Likelihood):
         mean = outputs.mean(0)
         left_out = (wide(y) - mean) / (1 - wide(leverages).clamp_max(MOST_LEVERAGE))
         least = (LEAST * wide(y).std(0, correction=0) / noise.mean((0, 1))).clamp_min(LEAST**2).tolist()
-        low, high, middle = mean.amin(0), mean.amax(0), mean_over_rows(mean, weight)
+        low, high, middle = outputs.amin((0, 1)), outputs.amax((0, 1)), mean_over_rows(mean, weight)
         spread = mean_over_rows((mean - middle).square(), weight).sqrt()
-        trend = (outputs.clamp(low, high) - middle) / torch.where(spread > 0, spread, 1.0)
+        trend = (outputs - middle) / torch.where(spread > 0, spread, 1.0)
         trends = trend.unbind(-1) if self.noise == "learnt" else [None] * len(least)
         columns = zip(left_out.T, (outputs - mean).unbind(-1), noise.unbind(-1), least, trends, strict=True)
         fits = [student_fit(*column[:4], weight=weight, trend=column[4]) for column in columns]
