@@ -69,7 +69,7 @@ def effective() -> dict[str, Any]:
         "epochs": planned.settings.length,
         "temperature": planned.temperature(0.0),
         "balance": [balance.A, balance.B, balance.C],
-        "warming": [warming.A, warming.B, warming.C, warming.COLD, warming.MOST, warming.FROM, warming.TO],
+        "warming": [getattr(warming, name) for name in ("A", "B", "C", "COLD", "LEAST", "MOST", "FROM", "TO")],
         "settled": [student_fit.LEAST_DF, student_fit.MOST_SLOPE, student_fit.MOST_STRETCH, *student_fit.PULLS],
     }
     for group in planned.groups:

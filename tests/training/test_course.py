@@ -13,7 +13,7 @@ import posterity as pt
 from posterity.objectives.balance import balanced
 from posterity.training import Settings, Training, plan, warming
 from posterity.training.course import BalancedCourse, Course
-from posterity.training.warming import COLD, MOST, Warming, warmth
+from posterity.training.warming import COLD, LEAST, MOST, Warming, warmth
 
 G = torch.Generator().manual_seed(0)
 X = torch.randn(120, 3, generator=G)
@@ -113,8 +113,8 @@ def test_a_warm_up_ramps_what_follows():
 
 
 def test_warmth_by_hand():
-    assert warmth(0.125, 16 / 81) == pytest.approx(0.35 * 0.5 * (2 / 3) ** 3)
-    assert warmth(0.0, 1.0) == COLD  # exact data stay cold
+    assert warmth(0.125, 81 / 16 * 0.5 ** (8 / 3)) == pytest.approx(0.35 * 0.5 * (3 / 2) ** 3 * 0.25)
+    assert warmth(0.0, 1.0) == LEAST
     assert warmth(1.0, 100.0) == MOST
 
 

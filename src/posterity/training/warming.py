@@ -1,7 +1,7 @@
 """Warming: the temperature of a small regression, cold at first and warm in the end.
 
     T = COLD^(1 - v) warm^v,    v = (u - FROM) / (TO - FROM), within [0, 1],    u the share of the training that is done
-    warm = C L^A (N / p)^B, from COLD to MOST
+    warm = C L^A (N / p)^B, from LEAST to MOST
     L  the share of the targets' variance that is left, a moving average over the training's steps
     N  weights, p  data
 
@@ -11,7 +11,7 @@ cold has all of them at work; the warmth then takes away what follows single dat
 so do few data for a weight. C and the exponents were fitted by hand to six tables (docs/tempering.md).
 
 For regressions with learnt noise and at most MOST_WEIGHTS weights; others follow their KL (objectives.balance).
-Limits: u <= FROM is COLD, u >= TO is `warm`; exact data, L -> 0, stay cold.
+Limits: u <= FROM is COLD, u >= TO is `warm`; exact data, L -> 0, or very many: LEAST, at which sds still arrive in time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from posterity.training.loop import Training
 
 A, B, C = 1 / 3, 3 / 4, 0.35
-COLD, MOST = 0.01, 0.5
+COLD, LEAST, MOST = 0.01, 0.1, 0.5
 FROM, TO = 0.3, 0.7
 
 
@@ -44,7 +44,7 @@ def warms(net: BayesianModule, likelihood: Likelihood, settings: Settings) -> bo
 
 def warmth(left: float, weights_per_datum: float) -> float:
     """The temperature in the end, with this share of the variance left."""
-    return min(MOST, max(COLD, C * left**A * weights_per_datum**B))
+    return min(MOST, max(LEAST, C * left**A * weights_per_datum**B))
 
 
 class Warming(Course):
