@@ -101,7 +101,7 @@ def test_maps_have_no_table(tmp_path):
 def test_students_degrees_of_freedom_are_written(tmp_path):
     """Without them nobody could tell the density from means and sds."""
     likelihood = pt.GaussianNoise("learnt", num_targets=2)
-    likelihood.df.copy_(torch.tensor([3.0, torch.inf]))
+    likelihood.load_state_dict(likelihood.state_dict() | {"df": torch.tensor([3.0, torch.inf])})
     with torch.no_grad():
         prediction = likelihood.predict(torch.randn(4, 5, 2))
     write_predictions(tmp_path / "p.npz", prediction)

@@ -203,9 +203,10 @@ def test_a_compiled_network_still_draws(network):
 
 @pytest.mark.parametrize("suffix", ["pt2", "onnx"])
 def test_settled_noise(suffix, tmp_path):
-    """Student-t: a program has means and sds, which are those of the prediction."""
+    """Student-t with a trend, stretched: a program has means and sds, which are those of the prediction."""
     net = pt.bayesian(nn.Linear(3, 1), likelihood=pt.GaussianNoise("learnt"), rho=-1.0, seed=1)
-    net.likelihood.df.fill_(3.0)
+    found = {"df": [3.0], "stretch": [2.0], "trend": [[0.3], [0.1], [-1.0], [0.5]]}
+    net.likelihood.load_state_dict(net.likelihood.state_dict() | {k: torch.tensor(v) for k, v in found.items()})
     x, path = torch.randn(5, 3, generator=G), tmp_path / f"program.{suffix}"
     predictor = net.predictor(4, seed=0)
     pt.export(predictor, x, path)

@@ -55,4 +55,5 @@ def _settle(net: BayesianModule, train: Dataset, *, num_data: int, temperature: 
     prediction = net.predictive(x, seed=derive(seed, "settling"))
     assert isinstance(prediction, RealPrediction)
     each = leverages(net, prediction, x, weight, temperature=temperature, num_data=num_data)
-    return likelihood.settle(prediction, y, each, weight)
+    counts = None if weight is None else weight * (num_data / len(train))  # weights of mean 1 are given
+    return likelihood.settle(prediction, y, each, counts)
