@@ -46,7 +46,11 @@ def test_goes_on_with_the_statistics_it_has():
 
 def test_resumes_exactly(tmp_path):
     x, y = prices()
-    settings = {"schedule": "constant", "temperature": 0.1, "standardise": True}  # of a course by length more is another
+    settings = {
+        "schedule": "constant",
+        "temperature": 0.1,
+        "standardise": True,
+    }  # of a course by length more is another
     pt.fit(pt.bayesian(mlp(), seed=0), (x, y), epochs=2, out=tmp_path, **settings)
     net, whole = pt.bayesian(mlp(), seed=0), pt.bayesian(mlp(), seed=0)
     with pytest.warns(pt.ProlongedWarning):

@@ -67,8 +67,9 @@ MIN_SD = 1e-3  # keeps input-dependent noise from collapsing onto single trainin
 class GaussianNoise(Likelihood):
     """Targets (n, k) with Gaussian noise: a number (its sd), "learnt" or "input".
 
-    Once a training has ended, noise that was learnt is Student-t with `df` (k,) degrees of freedom, and weight samples are
-    stretched by `stretch` (k,); `trend` (4, k) has slope, centre, low and high of the noise over the output. See the header.
+    Once a training has ended, noise that was learnt is Student-t with `df` (k,) degrees of freedom, and weight samples
+    are stretched by `stretch` (k,); `trend` (4, k) has slope, centre, low and high of the noise over the output: see
+    the header.
     """
 
     kind = "gaussian"

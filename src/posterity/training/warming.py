@@ -8,10 +8,10 @@
 A mean-field network that begins warm gives hidden units up before it has found a use for them: their weights fall to
 the prior, where their outgoing weights see nothing but noise, and they do not come back when it cools. One that begins
 cold has all of them at work; the warmth then takes away what follows single data. Noisy targets want more of it, and
-so do few data for a weight. C and the exponents were fitted by hand to six tables (docs/tempering.md).
+so do few data for a weight. C and the exponents were fitted by hand to six tables (docs/first_results.md).
 
 For regressions with learnt noise and at most MOST_WEIGHTS weights; others follow their KL (objectives.balance).
-Limits: u <= FROM is COLD, u >= TO is `warm`; exact data, L -> 0, or very many: LEAST, at which sds still arrive in time.
+Limits: u <= FROM is COLD, u >= TO is `warm`; exact data, L -> 0, or very many: LEAST, where sds still arrive in time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def warms(net: BayesianModule, likelihood: Likelihood, settings: Settings) -> bo
 
 def warmth(left: float, weights_per_datum: float) -> float:
     """The temperature in the end, with this share of the variance left."""
-    return min(MOST, max(LEAST, C * left**A * weights_per_datum**B))
+    return min(MOST, max(LEAST, float(C * left**A * weights_per_datum**B)))
 
 
 class Warming(Course):

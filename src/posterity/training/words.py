@@ -40,7 +40,8 @@ def _temperature(plan: Plan, record: EpochRecord, ending: Mapping[str, Any]) -> 
     if not isinstance(plan.settings.temperature_rule.settled, Auto):
         return temperature
     if isinstance(plan.course(), Warming):
-        return f"{temperature} in the end, by what is left to explain; {COLD:g} at first, so that no hidden unit is given up early"
+        early = f"{COLD:g} at first, so that no hidden unit is given up early"
+        return f"{temperature} in the end, by what is left to explain; {early}"
     kl, num_data = record["kl"], plan.subject.num_data
     if not math.isfinite(kl) or not plan.subject.net.posterior.random:
         return temperature
