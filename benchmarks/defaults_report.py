@@ -24,6 +24,7 @@ from posterity.likelihoods import student_fit
 from posterity.objectives import balance
 from posterity.storage import write_text
 from posterity.training import plan, warming
+from posterity.training.methods import gradient
 
 NAME = "defaults"
 COMMANDS = ("python benchmarks/defaults.py run", "python benchmarks/defaults.py table")
@@ -69,7 +70,8 @@ def effective() -> dict[str, Any]:
         "epochs": planned.settings.length,
         "temperature": planned.temperature(0.0),
         "balance": [balance.A, balance.B, balance.C],
-        "warming": [getattr(warming, name) for name in ("A", "B", "C", "COLD", "LEAST", "MOST", "FROM", "TO")],
+        "warming": [getattr(warming, name) for name in ("A", "B", "C", "COLD", "LEAST", "MOST", "FROM", "TO", "AMPLE")],
+        "rates": [getattr(gradient, name) for name in ("FEW", "FEW_SMALL", "RICH", "MOST_HASTE")],
         "settled": [student_fit.LEAST_DF, student_fit.MOST_SLOPE, student_fit.MOST_STRETCH, *student_fit.PULLS],
     }
     for group in planned.groups:

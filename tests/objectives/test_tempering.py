@@ -193,6 +193,6 @@ def test_auto_by_hand():
     """min(AUTO_MOST, tau p / N)."""
     net = pt.bayesian(mlp((3,), 2, hidden=(4, 5)))  # 53 weights
     assert value(pt.auto(0.02), net, 53) == 0.02
-    assert value(pt.auto(0.02), net, 10 * 53) == AUTO_MOST == 0.05
+    assert value(pt.auto(0.02), net, 10 * 53) == AUTO_MOST == 0.06
     assert value(pt.auto(), net, 53) == value("auto", net, 53) == AUTO_TAU
     assert temperature_rule("auto", tau=0.3) == pt.auto(0.3)

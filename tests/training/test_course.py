@@ -65,8 +65,8 @@ def test_which_course_a_training_takes(kind, y, settings):
     ("words", "y", "settings"),
     [
         ("0.01 at first, up to 0.5 in the end, by the data", REAL, {}),
-        ("at most 0.05, by the data", CLASSES, {}),
-        ("at most 0.05, by the data", CLASSES, {"temperature_warmup": 2.0}),
+        ("at most 0.06, by the data", CLASSES, {}),
+        ("at most 0.06, by the data", CLASSES, {"temperature_warmup": 2.0}),
         ("0.3", CLASSES, {"temperature": 0.3, "temperature_warmup": 2.0}),
     ],
 )
@@ -81,11 +81,11 @@ def test_many_weights_have_no_exact_leverages():
 
 def test_balanced_follows_loss_and_kl():
     one = training(CLASSES, epochs=3)
-    assert one.temperature_at(0) == 0.05  # min(0.05, 0.05 * 120 / 50)
+    assert one.temperature_at(0) == 0.06  # min(0.06, 0.06 * 120 / 50)
     steps(one)
     balance = one.course.balance
     assert one.history[-1]["temperature"] == balance.temperature
-    assert balance.temperature == min(0.05, balanced(balance.loss, balance.kl, 120))
+    assert balance.temperature == min(0.06, balanced(balance.loss, balance.kl, 120))
     assert balance.kl == pytest.approx(one.history[-1]["kl"], rel=0.3)
     assert balance.loss == pytest.approx(one.history[-1]["nll"], rel=0.3)
 
@@ -124,6 +124,12 @@ def test_warming_is_cold_at_first_and_warm_in_the_end():
     course.left = 0.125
     assert [course.temperature(at) for at in (0, 3, 7, 10)] == pytest.approx([COLD, COLD, 0.175, 0.175])
     assert course.temperature(5) == pytest.approx(math.sqrt(COLD * 0.175))
+
+
+def test_with_many_data_for_a_weight_warming_begins_colder():
+    assert Warming(10, weights_per_datum=1 / 4).cold == COLD
+    assert Warming(10, weights_per_datum=1 / 40).cold == pytest.approx(COLD / 10)
+    assert Warming(10, weights_per_datum=1 / 40).temperature(3) == pytest.approx(COLD / 10)
 
 
 def test_warming_averages_what_is_left_of_the_variance():

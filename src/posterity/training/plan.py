@@ -72,7 +72,7 @@ class Plan:
         auto = rule.settled
         if not (isinstance(auto, Auto) and subject.net.posterior.random) or self.method.brings_prior:
             return Course(self.temperature)
-        if warms(subject.net, subject.likelihood, settings):
+        if subject.small:
             return Warming(settings.length, subject.net.num_weights / subject.num_data)
         balance = Balance(subject.num_data, self.temperature(math.inf), auto.tau / AUTO_TAU)
         return BalancedCourse(balance, rule)
@@ -139,9 +139,10 @@ def plan(
         )
     if settings.learn_prior:
         check_learnable(net.posterior, prior)
-    epochs = settings.num_epochs(feed.num_data, feed.num_batches, small=warms(net, likelihood, settings))
+    small = warms(net, likelihood, settings)
+    epochs = settings.num_epochs(feed.num_data, feed.num_batches, small=small)
     settings = settings.model_copy(update={"epochs": epochs})
-    subject = Subject(net, prior, likelihood, settings, feed.num_data, feed.batch_size, feed.num_batches)
+    subject = Subject(net, prior, likelihood, settings, feed.num_data, feed.batch_size, feed.num_batches, small)
     method.refuse(subject)
     if settings.schedule_options or settings.schedule_sd_options:
         for sd in (False, True):

@@ -1,6 +1,7 @@
 """Warming: the temperature of a small regression, cold at first and warm in the end.
 
-    T = COLD^(1 - v) warm^v,    v = (u - FROM) / (TO - FROM), within [0, 1],    u the share of the training that is done
+    T = cold^(1 - v) warm^v,    v = (u - FROM) / (TO - FROM), within [0, 1],    u the share of the training that is done
+    cold = COLD min(1, AMPLE N / p)
     warm = C L^A (N / p)^B, from LEAST to MOST
     L  the share of the targets' variance that is left, a moving average over the training's steps
     N  weights, p  data
@@ -8,10 +9,11 @@
 A mean-field network that begins warm gives hidden units up before it has found a use for them: their weights fall to
 the prior, where their outgoing weights see nothing but noise, and they do not come back when it cools. One that begins
 cold has all of them at work; the warmth then takes away what follows single data. Noisy targets want more of it, and
-so do few data for a weight. C and the exponents were fitted by hand to six tables (docs/first_results.md).
+so do few data for a weight; where there are many of them no unit is given up without cause, and what the noise of the
+weights costs early in the training is not made good any more: then it begins colder still. C and the exponents were fitted by hand to six tables (docs/first_results.md).
 
 For regressions with learnt noise and at most MOST_WEIGHTS weights; others follow their KL (objectives.balance).
-Limits: u <= FROM is COLD, u >= TO is `warm`; exact data, L -> 0, or very many: LEAST, where sds still arrive in time.
+Limits: u <= FROM is cold, u >= TO is `warm`; exact data, L -> 0, or very many: LEAST, where sds still arrive in time.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 A, B, C = 1 / 3, 3 / 4, 0.35
 COLD, LEAST, MOST = 0.01, 0.1, 0.5
 FROM, TO = 0.3, 0.7
+AMPLE = 4.0  # data for a weight: with more of them it begins colder than COLD
 
 
 def warms(net: BayesianModule, likelihood: Likelihood, settings: Settings) -> bool:
@@ -57,12 +60,17 @@ class Warming(Course):
 
     def _temperature(self, done: float) -> float:
         way = min(1.0, max(0.0, (done / self.epochs - FROM) / (TO - FROM)))
-        warm = COLD if math.isnan(self.left) else warmth(self.left, self.weights_per_datum)
-        return float(COLD ** (1 - way) * warm**way)
+        warm = self.cold if math.isnan(self.left) else warmth(self.left, self.weights_per_datum)
+        return float(self.cold ** (1 - way) * warm**way)
+
+    @property
+    def cold(self) -> float:
+        """The temperature at first."""
+        return COLD * min(1.0, AMPLE * self.weights_per_datum)
 
     def words(self, epochs: int) -> str:
         """Where it starts."""
-        return f"{COLD:g} at first, up to {MOST:g} in the end, by the data"
+        return f"{self.cold:.3g} at first, up to {MOST:g} in the end, by the data"
 
     def observe(self, training: Training, loss: Loss, prediction: Prediction, batch: Batch, share: float) -> None:
         """What is left of the variance in this step."""

@@ -11,7 +11,7 @@ from posterity.storage import EpochRecord
 from posterity.training.arrival import ALL
 from posterity.training.groups import SD
 from posterity.training.plan import Plan
-from posterity.training.warming import COLD, Warming
+from posterity.training.warming import Warming
 
 
 def in_words(plan: Plan, record: EpochRecord, ending: Mapping[str, Any]) -> str:
@@ -39,8 +39,9 @@ def _temperature(plan: Plan, record: EpochRecord, ending: Mapping[str, Any]) -> 
     temperature = f"temperature {ending.get('temperature', record['temperature']):.3g}"
     if not isinstance(plan.settings.temperature_rule.settled, Auto):
         return temperature
-    if isinstance(plan.course(), Warming):
-        early = f"{COLD:g} at first, so that no hidden unit is given up early"
+    course = plan.course()
+    if isinstance(course, Warming):
+        early = f"{course.cold:.3g} at first, so that no hidden unit is given up early"
         return f"{temperature} in the end, by what is left to explain; {early}"
     kl, num_data = record["kl"], plan.subject.num_data
     if not math.isfinite(kl) or not plan.subject.net.posterior.random:

@@ -57,6 +57,37 @@ def test_rates(groups_of, settings, rates):
     assert [g.base_lr for g in groups] == pytest.approx(rates)
 
 
+def default_rates(rows, batch_size, *, classes=False):
+    """Of the means and of the standard deviations, in a network of 4 weights: x -> one hidden unit -> y."""
+    x = torch.linspace(-1, 1, rows)[:, None]
+    y = (x[:, 0] > 0).long() if classes else x.sin()
+    width = 2 if classes else 1
+    net = pt.bayesian(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Tanh(), torch.nn.Linear(1, width)))
+    groups = plan(net, (x, y), None, Settings.of(batch_size=batch_size)).groups
+    return tuple(group.base_lr for group in groups)
+
+
+@pytest.mark.parametrize(
+    ("batches", "classes", "rate"),
+    [
+        (50, True, 0.1),
+        (100, True, 0.05),  # lr_sd FEW / M
+        (500, True, 0.01),
+        (20, False, 0.1),
+        (160, False, 0.05),  # lr_sd (FEW_SMALL / M)^(1/3): a small regression's have to follow a late warming
+    ],
+)
+def test_the_rate_of_standard_deviations_falls_with_the_batches_of_an_epoch(batches, classes, rate):
+    assert default_rates(batches, 1, classes=classes)[1] == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(("rows", "factor"), [(20, 1), (40, 1), (90, 1.5), (160, 2), (1000, 2)])
+def test_small_regressions_with_many_data_for_a_weight_make_haste(rows, factor):
+    """sqrt(p / (RICH N)) for N = 4, from 1 to MOST_HASTE; classes are not in a hurry."""
+    assert default_rates(rows, 50)[0] == pytest.approx(0.01 * factor)
+    assert default_rates(rows, 50, classes=True)[0] == 0.01
+
+
 def test_each_group_has_its_own_optimiser_and_schedule(groups_of):
     mean, sd = groups_of(optimizer="adam", optimizer_sd="sgd", schedule="cosine", schedule_sd="constant")
     assert isinstance(mean.optimizer, torch.optim.Adam)

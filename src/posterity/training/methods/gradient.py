@@ -4,8 +4,11 @@ together     every group steps in every step (the default)
 by ratio     lr_sd = lr_ratio * lr_mean
 by default   the standard deviations are Adam's, whatever trains the means: the gradient of rho is so small that an
              optimiser whose steps are in proportion to it would leave them where they start. Their rate is Adam's
-             lr_sd min(1, FEW / M)^(1/3) for M batches in an epoch: the more there are, the less a batch's gradient of
-             rho says of the mean of all, and the more its noise shakes them
+             lr_sd min(1, FEW / M) for M batches in an epoch: the more there are, the less a batch's gradient of rho
+             says of the mean of all, and the more its noise shakes them. In a small regression they have to follow a
+             temperature that rises late, and lr_sd falls less: by min(1, FEW_SMALL / M)^(1/3)
+data-rich    a small regression with more than RICH data for a weight has too little time rather than too few data: the
+             default rate of its means is multiplied by sqrt(p / (RICH N)), at most MOST_HASTE
 alternating  for `alternate` epochs the standard deviations stand still, for as many the rest does, and so on
 """
 
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
     from posterity.training.settings import Settings
 
 SD_OPTIMIZER = "adam"
-FEW = 20  # batches
+FEW, FEW_SMALL = 50, 20  # batches
+RICH, MOST_HASTE = 10.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,10 @@ class GroupRecipe:
     schedule_options: dict[str, Any]
 
     @classmethod
-    def of(cls, group: str, settings: Settings, num_batches: int) -> GroupRecipe:
+    def of(cls, group: str, subject: Subject) -> GroupRecipe:
         """What the settings say of the group `group`."""
-        mean_lr = OPTIMIZERS[settings.optimizer].lr if settings.lr is None else settings.lr
+        settings = subject.settings
+        mean_lr = _default_rate(subject) if settings.lr is None else settings.lr
         if group != SD:
             plain = dict(settings.optimizer_options)
             return cls(settings.optimizer, mean_lr, plain, *settings.schedule_of(sd=False))
@@ -55,10 +60,25 @@ class GroupRecipe:
                 raise UsageError(f"lr_ratio ({settings.lr_ratio}) needs the rate that it is of: give lr, too")
             lr = settings.lr_ratio * mean_lr
         if lr is None and recipe.lr_sd is not None:
-            lr = recipe.lr_sd * min(1.0, FEW / num_batches) ** (1 / 3)
+            lr = recipe.lr_sd * _sd_share(subject)
         if lr is None:
             lr = mean_lr if same else recipe.lr
         return cls(name, lr, options, *settings.schedule_of(sd=True))
+
+
+def _default_rate(subject: Subject) -> float | None:
+    """The means' rate where none is given."""
+    rate = OPTIMIZERS[subject.settings.optimizer].lr
+    if rate is None or not subject.small:
+        return rate
+    return rate * min(MOST_HASTE, max(1.0, subject.num_data / (RICH * subject.net.num_weights)) ** 0.5)
+
+
+def _sd_share(subject: Subject) -> float:
+    """What is left of the sds' rate with so many batches in an epoch."""
+    if subject.small:
+        return float(min(1.0, FEW_SMALL / subject.num_batches) ** (1 / 3))
+    return min(1.0, FEW / subject.num_batches)
 
 
 class Gradient(Method):
@@ -93,7 +113,7 @@ class Gradient(Method):
         for name, members in parameters.items():
             if not members:
                 continue
-            recipe = GroupRecipe.of(name, settings, subject.num_batches)
+            recipe = GroupRecipe.of(name, subject)
             same = (recipe.optimizer, repr(sorted(recipe.options.items())))
             if same in shared:
                 made = shared[same]

@@ -36,7 +36,10 @@ OF_SDS = (
 
 @dataclass(frozen=True)
 class Subject:
-    """What is to be trained: `prior` and `likelihood` are those of the training, which the network may not have yet."""
+    """What is to be trained: `prior` and `likelihood` are those of the training, which the network may not have yet.
+
+    A `small` regression's temperature warms (training.warming).
+    """
 
     net: BayesianModule
     prior: Prior
@@ -45,6 +48,7 @@ class Subject:
     num_data: int
     batch_size: int
     num_batches: int
+    small: bool = False
 
     @property
     def deterministic(self) -> list[nn.Parameter]:
