@@ -8,9 +8,10 @@
 
 A mean-field network that begins warm gives hidden units up before it has found a use for them: their weights fall to
 the prior, where their outgoing weights see nothing but noise, and they do not come back when it cools. One that begins
-cold has all of them at work; the warmth then takes away what follows single data. Noisy targets want more of it, and
-so do few data for a weight; where there are many of them no unit is given up without cause, and what the noise of the
-weights costs early in the training is not made good any more: then it begins colder still. C and the exponents were fitted by hand to six tables (docs/first_results.md).
+cold has all of them at work; the warmth then takes away what follows single data. Noisy targets want more of it, and so
+do few data for a weight; where there are many of them no unit is given up without cause, and what the noise of the
+weights costs early in the training is not made good any more: then it begins colder still. C and the exponents were
+fitted by hand to six tables (docs/first_results.md).
 
 For regressions with learnt noise and at most MOST_WEIGHTS weights; others follow their KL (objectives.balance).
 Limits: u <= FROM is cold, u >= TO is `warm`; exact data, L -> 0, or very many: LEAST, where sds still arrive in time.
