@@ -71,7 +71,7 @@ def _default_rate(subject: Subject) -> float | None:
     rate = OPTIMIZERS[subject.settings.optimizer].lr
     if rate is None or not subject.small:
         return rate
-    return rate * min(MOST_HASTE, max(1.0, subject.num_data / (RICH * subject.net.num_weights)) ** 0.5)
+    return float(rate * min(MOST_HASTE, max(1.0, subject.num_data / (RICH * subject.net.num_weights)) ** 0.5))
 
 
 def _sd_share(subject: Subject) -> float:
