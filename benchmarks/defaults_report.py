@@ -149,7 +149,7 @@ def write(
     return made
 
 
-def _number(values: list[float], factor: float, decimals: int) -> str:
+def mean_and_error(values: list[float], factor: float, decimals: int) -> str:
     """Mean ± standard error."""
     mean = f"{factor * statistics.fmean(values):.{decimals}f}"
     if len(values) < 2:
@@ -187,7 +187,7 @@ def task_table(cells: Cells, task: str, methods: list[str]) -> list[str]:
         fields, absent = [], "" if cells.here(task, method) else "missing"
         for column in columns:
             values = [row[column] for row in cells.here(task, method) if column in row]
-            text = _number(values, *shown[column][1:]) if values else absent
+            text = mean_and_error(values, *shown[column][1:]) if values else absent
             fields.append(f"**{text}**" if method in best.get(column, ()) else text)
         lines.append(f"| {_label(cells, task, method)} | " + " | ".join(fields) + " |")
     return lines + published_row(task, columns)
@@ -218,7 +218,7 @@ def published_lines(cells: Cells) -> list[str]:
             parts.append(f"{heading} {value:.2f}")
             for method in (OURS, "dropout"):
                 values = cells.values(task, method, column)
-                parts.append(f"{method} {'missing' if values is None else _number(values, *digits)}")
+                parts.append(f"{method} {'missing' if values is None else mean_and_error(values, *digits)}")
         lines.append(f"{task}: published {', '.join(parts)}")
     return lines
 
@@ -228,13 +228,13 @@ def worse(cells: Cells, task: str) -> str:
     shown, parts = SHOWN[cells.tasks[task]["kind"]], []
     for column in (name for name in shown if name in SIGN):
         if compared(cells, task, column, OURS, PLAIN) == -1:
-            pair = [_number(cells.values(task, m, column) or [], *shown[column][1:]) for m in (OURS, PLAIN)]
+            pair = [mean_and_error(cells.values(task, m, column) or [], *shown[column][1:]) for m in (OURS, PLAIN)]
             found = difference(cells, task, column) if column == cells.error(task) else None
             far = ", within a standard error" if found is not None and found[0] <= found[1] else ""
             parts.append(f"{shown[column][0]} than plain's ({pair[0]} against {pair[1]}{far})")
     coverage = cells.values(task, OURS, "coverage") if "coverage" in shown else None
     if coverage and not COVERAGE[0] <= statistics.fmean(coverage) <= COVERAGE[1]:
-        parts.append(f"coverage ({_number(coverage, 100, 1)} %)")
+        parts.append(f"coverage ({mean_and_error(coverage, 100, 1)} %)")
     behind = [m for m in SINGLE if compared(cells, task, cells.nll(task), OURS, m) == -1]
     return "; ".join(parts + ([f"nll than that of {', '.join(behind)}"] if behind else []))
 

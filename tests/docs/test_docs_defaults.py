@@ -42,3 +42,35 @@ def test_the_page_is_made_of_the_stored_cells(table):
     name, stored = table
     page = path(name).with_suffix(".md").read_text(encoding="utf-8")
     assert page == PAGES[name].page(stored), f"run: {PAGES[name].COMMANDS[-1]}"
+
+
+# By page: the label of a line that quotes the table, its task and method, and the decimals of its columns.
+COLUMNS = ("accuracy", "nll", "ece", "auroc_noise")
+QUOTED = {
+    "README.md": [
+        ("posterity, no options", "digits-lenet5", "ours", (2, 3, 3, 3)),
+        ("plain", "digits-lenet5", "plain", (2, 3, 3, 3)),
+        ("plain, temperature-scaled", "digits-lenet5", "scaled", (2, 3, 3, 3)),
+        ("five plain networks", "digits-lenet5", "ensemble", (2, 3, 3, 3)),
+    ],
+    "docs/what_we_learnt.md": [
+        ("MNIST, plain network, as long", "mnist-lenet5", "plain", (2, 4, 4)),
+        ("MNIST, our defaults", "mnist-lenet5", "ours", (2, 4, 4)),
+        ("CIFAR-10, plain network, as long", "cifar10-lenet5", "plain", (2, 3, 4)),
+        ("CIFAR-10, our defaults", "cifar10-lenet5", "ours", (2, 3, 4)),
+    ],
+}
+
+
+@pytest.mark.parametrize(("page", "label", "task", "method", "decimals"), [(k, *v) for k in QUOTED for v in QUOTED[k]])
+def test_other_pages_quote_the_table_as_it_is(page, label, task, method, decimals):
+    rows = json.loads(path("defaults").read_text(encoding="utf-8"))["rows"]
+    own = [row for row in rows if (row["task"], row["method"]) == (task, method)]
+    assert len(own) >= 3
+    cells = []
+    for column, places in zip(COLUMNS, decimals, strict=False):
+        share = column == "accuracy"
+        text = defaults_report.mean_and_error([row[column] for row in own], 100 if share else 1, places)
+        cells.append(f"{text} %" if share else text)
+    line = " | ".join([label, *cells])
+    assert f"| {line} |" in (ROOT / page).read_text(encoding="utf-8"), f"{page} should say: | {line} |"

@@ -1,6 +1,6 @@
 """Balance: a temperature that follows the two terms of the ELBO as a training goes.
 
-    T = min(most, C L^A (p / K)^B),    A = 3/5, B = 2/3
+    T = min(most, C L^A (p / K)^B),    A = 3/5, B = 1/2
 
     most  what the temperature starts at, by the sizes of data and network (objectives.tempering, `auto`)
     L   loss of the training data: the nll; of a regression the share of the targets' variance that is left, since the
@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-A, B, C = 3 / 5, 2 / 3, 0.19
+A, B, C = 3 / 5, 1 / 2, 0.13
 LEAST = 1e-6  # of a loss, and of a KL for each datum: a temperature is positive
 
 
