@@ -21,7 +21,7 @@ def in_words(plan: Plan, record: EpochRecord, ending: Mapping[str, Any]) -> str:
     kind = posterior.kind.replace("_", "-")
     parts = [
         f"trained a {kind} posterior over {subject.net.num_weights:,} weights on {subject.num_data:,} data",
-        f"{settings.optimizer}, rate {plan.groups[0].base_lr:g}{_sd_rate(plan)}, {settings.schedule}",
+        f"{settings.optimizer}, rate {plan.groups[0].base_lr:.3g}{_sd_rate(plan)}, {settings.schedule}",
         _temperature(plan, record, ending),
         _spread(ending) if posterior.random else "one weight vector: no uncertainty of the weights",
     ]
@@ -32,7 +32,7 @@ def in_words(plan: Plan, record: EpochRecord, ending: Mapping[str, Any]) -> str:
 
 def _sd_rate(plan: Plan) -> str:
     rates = [group.base_lr for group in plan.groups if group.name == SD]
-    return f" ({rates[0]:g} for the standard deviations)" if rates else ""
+    return f" ({rates[0]:.3g} for the standard deviations)" if rates else ""
 
 
 def _temperature(plan: Plan, record: EpochRecord, ending: Mapping[str, Any]) -> str:
