@@ -6,6 +6,7 @@ share one, which measures all their gradients even where only some of them step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from posterity.core.errors import UsageError
 from posterity.optim import Schedule
+from posterity.optim.stepping import wide
 
 MEAN, SD, DETERMINISTIC = "mean", "sd", "deterministic"
 
@@ -49,10 +51,9 @@ class ParameterGroup:
 
     def gradient_norm(self) -> float:
         """The Euclidean norm of all its gradients together."""
-        # Not get_total_norm, whose bookkeeping takes longer than the norm of one or two vectors.
-        norms = [torch.linalg.vector_norm(gradient) for gradient in self.gradients()]
-        whole = torch.linalg.vector_norm(torch.stack(norms)) if len(norms) > 1 else norms[0] if norms else 0.0
-        return float(whole)
+        # Not get_total_norm, whose bookkeeping takes longer than a vector or two; a dot product is half a norm's time.
+        flat = (gradient.to(wide(gradient.dtype)).flatten() for gradient in self.gradients())
+        return math.sqrt(sum(float(torch.dot(gradient, gradient)) for gradient in flat))
 
     def state(self) -> dict[str, Any]:
         """Optimiser and schedule; a shared optimiser goes with the first group."""
