@@ -8,8 +8,9 @@ import numpy as np
 
 from posterity.claims.evidence import Evidence
 from posterity.claims.h1 import ConvergenceOnMNIST
+from posterity.claims.h3 import LowRankAverage
 from posterity.claims.hwa import ANNEALING, BBB, HWA, RESTARTED, ROWS, SGLD, fewer, langevin, methods, over_epochs
-from posterity.claims.verdict import FAILS, HOLDS
+from posterity.claims.verdict import FAILS, HOLDS, OPEN
 from posterity.experiments.results import Results
 from posterity.experiments.row import Row
 
@@ -65,3 +66,20 @@ def test_langevin_dynamics_drifts_as_sgd_whatever_the_rows() -> None:
     drift = 0.5 * langevin(0.1, "mnist")["lr"] * 3000 / settings["temperature"]
     np.testing.assert_allclose(drift, 0.1)
     np.testing.assert_allclose(settings["temperature"] / 3000, ANNEALING / ROWS["mnist"])
+
+
+def test_h3_asks_for_a_gain_to_speak_of() -> None:
+    def outcome(low: list[float]) -> str:
+        rows = [
+            Row(f"{kind}{seed}", {"dataset": "mnist", "covariance": kind, "seed": seed}, {"average.nll": nll})
+            for kind, values in (("snapshot", [0.100, 0.104, 0.098]), ("low_rank", low))
+            for seed, nll in enumerate(values)
+        ]
+        (check,) = LowRankAverage().checks(Evidence("H3", "smoke", {"runs": Results(rows)}))
+        return check.outcome
+
+    assert outcome([0.090, 0.094, 0.088]) == HOLDS
+    assert outcome([0.0995, 0.1035, 0.0974]) == FAILS  # half a per cent
+    assert outcome([0.110, 0.114, 0.108]) == FAILS
+    assert outcome([0.090, 0.110, 0.098]) == OPEN
+    assert outcome([0.090, 0.094, float("nan")]) == OPEN  # one that diverged

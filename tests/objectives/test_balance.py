@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity.objectives.balance import A, B, Balance, C, balanced
+from posterity.objectives.balance import LOWEST, A, B, Balance, C, balanced
 
 positive = st.floats(1e-3, 1e3)
 
 
 def test_by_hand():
     """C L^A (p / K)^B: of L = 1 and a nat a datum it is C."""
-    assert balanced(1.0, 500.0, 500) == C == 0.13
-    assert balanced(0.5, 4 * 500.0, 500) == pytest.approx(0.13 * 0.5**0.6 / 2)
+    assert balanced(1.0, 500.0, 500) == C == 0.1
+    assert balanced(0.5, 4 * 500.0, 500) == pytest.approx(0.1 * 0.5**0.8 / 4**0.3)
 
 
 @given(loss=positive, kl=positive, factor=st.floats(1.01, 10))
@@ -32,10 +32,15 @@ def test_it_starts_at_its_most_and_never_exceeds_it():
     assert balance.temperature == 0.02
     balance.observe(2.3, 10.0, 1.0)
     assert balance.temperature == 0.02 < balanced(2.3, 10.0, 100)
-    balance.observe(0.001, 1e4, 1.0)
-    assert balance.temperature == pytest.approx(balanced(0.001, 1e4, 100))
+    balance.observe(0.2, 1e3, 1.0)
+    assert balance.temperature == pytest.approx(balanced(0.2, 1e3, 100))
     assert balance.temperature < 0.02
-    assert Balance(100, 0.02, 0.5, 0.001, 1e4).temperature == pytest.approx(0.5 * balanced(0.001, 1e4, 100))
+    assert Balance(100, 0.02, 0.6, 0.2, 1e3).temperature == pytest.approx(0.6 * balanced(0.2, 1e3, 100))
+
+
+def test_it_does_not_fall_below_a_share_of_its_most():
+    assert Balance(100, 0.02, 1.0, 1e-4, 1e4).temperature == LOWEST * 0.02 > balanced(1e-4, 1e4, 100)
+    assert Balance(100, 0.02, 1.0, 0.0, 1e4).temperature == LOWEST * 0.02  # exact data
 
 
 def test_averages_move_by_shares():
@@ -54,7 +59,8 @@ def test_what_is_not_finite_is_passed_over(loss, kl):
 
 @pytest.mark.parametrize(("loss", "kl"), [(0.0, 100.0), (-1.0, 100.0), (0.0, 0.0), (1.0, -5.0)])
 def test_it_is_positive_and_finite_whatever_they_are(loss, kl):
-    assert 0 < balanced(loss, kl, 100) < math.inf
+    assert 0 <= balanced(loss, kl, 100) < math.inf
+    assert 0 < Balance(100, 0.02, 1.0, loss, kl).temperature <= 0.02
 
 
 @given(start=st.floats(1e-4, 1e-1))

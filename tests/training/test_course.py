@@ -85,7 +85,7 @@ def test_balanced_follows_loss_and_kl():
     steps(one)
     balance = one.course.balance
     assert one.history[-1]["temperature"] == balance.temperature
-    assert balance.temperature == min(0.06, balanced(balance.loss, balance.kl, 120))
+    assert balance.temperature == min(0.06, max(0.06 / 8, balanced(balance.loss, balance.kl, 120)))
     assert balance.kl == pytest.approx(one.history[-1]["kl"], rel=0.3)
     assert balance.loss == pytest.approx(one.history[-1]["nll"], rel=0.3)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -10,11 +12,12 @@ from posterity.claims.drawing import groups_table, looks
 from posterity.claims.evidence import Evidence
 from posterity.claims.hwa import BASE, fewer, variational
 from posterity.claims.thesis import NAMES, SMOKE_RUN
-from posterity.claims.verdict import Check, differences
+from posterity.claims.verdict import Check, Effect
 from posterity.experiments.results import Results
 from posterity.report.figures import INK, row
 
-COVARIANCES = {"snapshot": "diagonal (eq. 4)", "low_rank": "low rank (eq. 5)", "total": "eq. 4 and the sd"}
+COVARIANCES = {"snapshot": "diagonal (eq. 4)", "low_rank": "low rank (eq. 5)"}
+GAIN = 0.03  # of the nll: less is none to speak of, for R more vectors to keep
 METRICS = ("average.nll", "average.accuracy", "average.ece")
 
 
@@ -25,8 +28,7 @@ class LowRankAverage(Claim):
     HWA averages the means along the training. Its covariance is the diagonal of the means' variance along the training
     (eq. 4), or half of that and half of what the last R snapshots vary together (eq. 5). The source expects that even a
     low-rank part "would yield a gain in efficiency", and shows no numbers. Here the gain is asked of the prediction:
-    the nll on test data of the averaged posterior. The library's own choice, the diagonal with the trained sd added, is
-    shown beside the two.
+    the nll on test data of the averaged posterior.
     """
 
     studies = {
@@ -44,8 +46,7 @@ class LowRankAverage(Claim):
                 "cpu": {
                     "run": {"batch_size": 50, "average_every": 30, "epochs": 10, "test_rows": 2000},
                     "cases": [{"run": fewer("mnist", 5000)}, {"run": fewer("cifar10", 5000)}],
-                    "seeds": 20,
-                    "samples": 8,
+                    "seeds": list(range(20, 32)),
                 },
                 "smoke": {
                     "run": {**SMOKE_RUN, "average_every": 2, "average_start": 0.0},
@@ -58,13 +59,16 @@ class LowRankAverage(Claim):
     }
     rule = (
         "On each data set, paired by seed (the trainings are the same): the nll on test data of the average with a "
-        "low-rank covariance minus that with the diagonal of eq. 4 is below 0."
+        f"low-rank covariance is lower than that with the diagonal of eq. 4 by more than {GAIN:.0%} of it."
     )
     departs = {
-        "cpu": "LeNet-5 on 5,000 images of each data set, 10 epochs in batches of 50, twenty seeds (four, and "
-        "then twelve, left the verdict open), the last half averaged with a snapshot every 30 steps, of which "
-        "the last 10 make the low-rank part. The temperature is a tenth of Bayes' rule for all data, as the "
-        "source says that it anneals and not by how much.",
+        "cpu": "LeNet-5 on 5,000 images of each data set, 10 epochs in batches of 50, twelve seeds, the last half "
+        "averaged with a snapshot every 30 steps, of which the last 10 make the low-rank part. The temperature is a "
+        "tenth of Bayes' rule for all data, as the source says that it anneals and not by how much. This is the second "
+        "run, with a second rule. The first asked for any gain at all, which can be answered with yes or not at all; "
+        "with seeds 0 to 19 and 8 weight samples it found -0.0003 [-0.0020, 0.0014] of 0.090 on MNIST and -0.010 "
+        "[-0.021, 0.0003] of 1.58 on CIFAR-10, and stayed open. The rule as it stands was written after that, and "
+        "before the seeds 20 to 31 were run, with 32 samples; those of the first run are not among them.",
         "paper": "LeNet-5 for both data sets; the source shows no experiment of its own on this. Rate, temperature, "
         "length and cycle are ours.",
     }
@@ -74,8 +78,10 @@ class LowRankAverage(Claim):
         found = []
         for dataset, rows in evidence.results.group_by("dataset").items():
             by = rows.group_by("covariance")
-            effect = differences(by["low_rank"], by["snapshot"], "average.nll")
-            found.append(Check.below(f"{NAMES[dataset]}: nll of the average, low rank minus diagonal", effect))
+            low, diagonal = (_by_seed(by[kind]) for kind in ("low_rank", "snapshot"))
+            effect = Effect.of(low[seed] / diagonal[seed] - 1 for seed in low)
+            words = f"{NAMES[dataset]}: nll of the average, low rank over diagonal, less 1"
+            found.append(Check.below(words, effect, -GAIN))
         return found
 
     def table(self, evidence: Evidence) -> Table:
@@ -92,6 +98,10 @@ class LowRankAverage(Claim):
             _draw_seeds(panel, rows)
             panel.set_title(f"{NAMES[dataset]}: a line a seed, the mean in black", fontsize=10, loc="left")
         return figure
+
+
+def _by_seed(rows: Results) -> dict[int, float]:
+    return {row.seed: row.metrics.get("average.nll", math.nan) for row in rows}
 
 
 def _draw_seeds(axes: Axes, rows: Results) -> None:

@@ -1,6 +1,6 @@
 """Balance: a temperature that follows the two terms of the ELBO as a training goes.
 
-    T = min(most, C L^A (p / K)^B),    A = 3/5, B = 1/2
+    T = C L^A (p / K)^B, within [LOWEST most, most],    A = 4/5, B = 3/10
 
     most  what the temperature starts at, by the sizes of data and network (objectives.tempering, `auto`)
     L   loss of the training data: the nll; of a regression the share of the targets' variance that is left, since the
@@ -10,10 +10,11 @@
 A mean-field posterior pays for each weight, whether the data say much about it or not, so that at T = 1 the KL drowns
 the data; how far T has to fall differs by task. Few data for a KL (p / K small) want less of it [1], and so do data
 without noise (L small): what the network gets wrong is what a temperature protects it from. In bounds of the loss of
-new data the best factor on the KL has the same form, (L p / K)^(1/2) [2]. C and the exponents were fitted to the best
-of a few temperatures on six tasks of classification (docs/first_results.md says which).
+new data the best factor on the KL has a similar form, (L p / K)^(1/2) [2]. C, the exponents and LOWEST were fitted to
+the best of a few temperatures on six tasks of classification (docs/first_results.md says which): clean data want less
+temperature, but not less than LOWEST of what a network of that size begins with.
 
-It cannot run away: where L falls as T^a and K grows as T^-k, the exponent of T on the right is A a + B k, about a half.
+It cannot run away: where L falls as T^a and K grows as T^-k, the exponent of T on the right is A a + B k, a third or so.
 
 [1] Huix, Majewski, Durmus, Moulines, Korba, Variational inference of overparameterized Bayesian neural networks, 2022.
 [2] Thiemann, Igel, Wintenberger, Seldin, A strongly quasiconvex PAC-Bayesian bound, 2017.
@@ -24,18 +25,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-A, B, C = 3 / 5, 1 / 2, 0.13
-LEAST = 1e-6  # of a loss, and of a KL for each datum: a temperature is positive
+A, B, C = 4 / 5, 3 / 10, 0.1
+LOWEST = 1 / 8
+LEAST = 1e-6  # of a KL for each datum
 
 
 def balanced(loss: float, kl: float, num_data: float) -> float:
-    """The temperature of these terms."""
-    return float(C * max(loss, LEAST) ** A / max(kl / num_data, LEAST) ** B)
+    """The temperature of these terms, without bounds."""
+    return float(C * max(loss, 0.0) ** A / max(kl / num_data, LEAST) ** B)
 
 
 @dataclass
 class Balance:
-    """The temperature of a training, at most `most`, from moving averages of its loss and its KL.
+    """The temperature of a training, from LOWEST `most` to `most`, from moving averages of its loss and its KL.
 
     `factor` multiplies what they say.
     """
@@ -51,7 +53,8 @@ class Balance:
         """Now."""
         if math.isnan(self.loss):
             return self.most
-        return min(self.most, self.factor * balanced(self.loss, self.kl, self.num_data))
+        wanted = self.factor * balanced(self.loss, self.kl, self.num_data)
+        return min(self.most, max(LOWEST * self.most, wanted))
 
     def observe(self, loss: float, kl: float, share: float) -> None:
         """Move the averages by `share` towards a step's numbers; those that are not finite are passed over."""
