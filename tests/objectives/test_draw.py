@@ -173,3 +173,14 @@ def test_without_temperature_a_point_s_prior_does_not_matter(prior, monkeypatch)
     loss.backward()
     assert loss.item() == loss.nll.item()
     assert net.posterior.mean.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("largest", [1e-3, 0.1, 0.135, 0.14, 0.3, 0.5, 0.6, 3.0, 100.0])
+def test_the_sum_of_logarithms_whatever_the_sds(largest, dtype):
+    """By two lengths of the series, or by logarithms: the same number to rounding."""
+    sd = torch.logspace(-4, 0, 4001, dtype=torch.float64) * largest
+    rho = torch.where(sd > 20, sd, torch.expm1(sd).log()).to(dtype)
+    logs = torch.nn.functional.softplus(rho.double()).log()
+    found = float(draw.sum_log_sd(rho, torch.nn.functional.softplus(rho)))
+    assert found == pytest.approx(logs.sum().item(), abs=8 * torch.finfo(dtype).eps * logs.abs().sum().item())

@@ -14,7 +14,7 @@ new data the best factor on the KL has a similar form, (L p / K)^(1/2) [2]. C, t
 the best of a few temperatures on six tasks of classification (docs/first_results.md says which): clean data want less
 temperature, but not less than LOWEST of what a network of that size begins with.
 
-It cannot run away: where L falls as T^a and K grows as T^-k, the exponent of T on the right is A a + B k, a third or so.
+It cannot run away: where L falls as T^a and K grows as T^-k, T has on the right the exponent A a + B k, about a third.
 
 [1] Huix, Majewski, Durmus, Moulines, Korba, Variational inference of overparameterized Bayesian neural networks, 2022.
 [2] Thiemann, Igel, Wintenberger, Seldin, A strongly quasiconvex PAC-Bayesian bound, 2017.

@@ -14,11 +14,13 @@ The same as autograd gives for `posterior.sample` and `kl_divergence`, at less t
 vector, which is what a step of a large dense network spends its time on. The KL's value takes a logarithm of each sd
 unless they are small, as they are in large networks; then, with s = sd,
     log s = rho - log((e^s - 1) / s) = rho - s / 2 - s^2 / 24 + s^4 / 2880 - ...
-is sums and scalar products alone, a sixth of the cost. The series ends before s^4 where that is below rounding.
+is sums and scalar products alone, a sixth of the cost. The series ends before s^4, or after it, where what follows is
+below rounding.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +33,7 @@ from posterity.core.layout import Layout
 from posterity.priors import FlatGaussian, Prior
 from posterity.priors.gaussian import HALF_LOG_2PI
 
-SERIES_NEXT = 2880  # the first term left out of the series above is s^4 over this
+SERIES = ((4, 2880.0), (6, 181440.0))  # powers of s in the series above that may be its first left out, each over this
 FEW_WEIGHTS = 2**17  # below this, calls cost more than memory traffic: join the parts' gradients first
 
 
@@ -195,11 +197,17 @@ def _squares(vector: Tensor, prior: FlatGaussian, layout: Layout) -> float | Ten
 
 def sum_log_sd(rho: Tensor, sd: Tensor) -> float | Tensor:
     """sum log sd for sd = softplus(rho), see the header."""
-    small = (SERIES_NEXT * torch.finfo(sd.dtype).eps) ** 0.25
     # Elsewhere than on a CPU the logarithms cost less than to wait for the largest sd.
-    if sd.device.type != "cpu" or not sd.amax().item() < small:
+    largest = sd.amax().item() if sd.device.type == "cpu" else math.inf
+    eps = torch.finfo(sd.dtype).eps
+    short, long = (largest < (eps * divisor) ** (1 / power) for power, divisor in SERIES)
+    if not long:
         return _number(sd.log().sum())
-    return rho.sum().item() - 0.5 * sd.sum().item() - torch.dot(sd, sd).item() / 24
+    found = rho.sum().item() - 0.5 * sd.sum().item() - torch.dot(sd, sd).item() / 24
+    if short:
+        return found
+    squares = sd.square()
+    return found + torch.dot(squares, squares).item() / SERIES[0][1]
 
 
 def _number(scalar: Tensor) -> float | Tensor:
