@@ -126,7 +126,6 @@ METHODS = {
         "posterity's laplace of the plain network's last layer, its own defaults, 32 samples",
         ours_laplace,
         0.5,
-        run_of,
-        NO_LAPLACE,
+        lacks=NO_LAPLACE,
     ),
 }

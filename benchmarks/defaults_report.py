@@ -69,7 +69,7 @@ def effective() -> dict[str, Any]:
         "initial sd": net.posterior.sd.detach().unique(),
         "epochs": planned.settings.length,
         "temperature": planned.temperature(0.0),
-        "balance": [balance.A, balance.B, balance.C, balance.LOWEST],
+        "balance": [getattr(balance, name) for name in ("B", "C", "LOWEST", "HIGHEST", "RAMP")],
         "warming": [getattr(warming, name) for name in ("A", "B", "C", "COLD", "LEAST", "MOST", "FROM", "TO", "AMPLE")],
         "rates": [getattr(gradient, name) for name in ("FEW", "FEW_SMALL", "RICH", "MOST_HASTE")],
         "settled": [student_fit.LEAST_DF, student_fit.MOST_SLOPE, student_fit.MOST_STRETCH, *student_fit.PULLS],

@@ -65,8 +65,8 @@ def test_which_course_a_training_takes(kind, y, settings):
     ("words", "y", "settings"),
     [
         ("0.01 at first, up to 0.5 in the end, by the data", REAL, {}),
-        ("at most 0.06, by the data", CLASSES, {}),
-        ("at most 0.06, by the data", CLASSES, {"temperature_warmup": 2.0}),
+        ("from 0 up to at most 0.09, by the data", CLASSES, {}),
+        ("from 0 up to at most 0.09, by the data", CLASSES, {"temperature_warmup": 2.0}),
         ("0.3", CLASSES, {"temperature": 0.3, "temperature_warmup": 2.0}),
     ],
 )
@@ -81,13 +81,24 @@ def test_many_weights_have_no_exact_leverages():
 
 def test_balanced_follows_loss_and_kl():
     one = training(CLASSES, epochs=3)
-    assert one.temperature_at(0) == 0.06  # min(0.06, 0.06 * 120 / 50)
+    assert [one.temperature_at(step) for step in (0, 3, 9)] == [0.0, 0.06, 0.09]  # 1.5 min(0.06, 0.06 * 120 / 50)
     steps(one)
     balance = one.course.balance
     assert one.history[-1]["temperature"] == balance.temperature
-    assert balance.temperature == min(0.06, max(0.06 / 8, balanced(balance.loss, balance.kl, 120)))
+    assert balance.temperature == min(0.09, max(0.06 / 6, balanced(balance.loss, balance.kl, 120)))
     assert balance.kl == pytest.approx(one.history[-1]["kl"], rel=0.3)
     assert balance.loss == pytest.approx(one.history[-1]["nll"], rel=0.3)
+
+
+@pytest.mark.parametrize(("epochs", "settings", "shares"), [
+    (4, {}, [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]),  # by half of the training
+    (8, {}, [0.0, 0.125, 0.25, 0.375, 0.5, 1.0]),
+    (8, {"temperature_warmup": 1.0}, [0.0, 0.5, 1.0, 1.0, 1.0, 1.0]),  # one that was asked for
+])  # fmt: skip
+def test_balanced_begins_cold(epochs, settings, shares):
+    one = training(CLASSES, epochs=epochs, **settings)
+    at = [one.course.temperature(done) for done in (0.0, 0.5, 1.0, 1.5, 2.0, float(epochs))]
+    assert at == pytest.approx([0.09 * share for share in shares])
 
 
 def test_clean_classes_are_cooler_than_noisy_ones():

@@ -65,7 +65,7 @@ FLAGS: tuple[tuple[str, type, str, str], ...] = (
     ("covariance", str, "Averaging", "of hwa's average: total, snapshot, posterior, low_rank; default total"),
     ("average_rank", int, "Averaging", "last snapshots in hwa's low_rank covariance; default 10"),
     ("temperature", str, "Temperature", "factor on the KL: a number (1 is Bayes' rule), auto or per-weight or per-neuron; default auto"),
-    ("tau", float, "Temperature", "factor of a rule: at most min(0.06, tau * data / weights) (auto; 0.06 by default), tau * data / weights (per-weight; 1), tau * data / neurons (per-neuron; 1)"),
+    ("tau", float, "Temperature", "factor of a rule: around min(0.06, tau * data / weights) (auto; 0.06 by default), tau * data / weights (per-weight; 1), tau * data / neurons (per-neuron; 1)"),
     ("temperature_warmup", float, "Temperature", "epochs in which the temperature is ramped up from 0; default 0.0"),
     ("temperature_warmup_shape", str, "Temperature", "shape of that ramp: linear or cosine; default linear"),
     ("kl_decay", float, "Temperature", "lam: how an epoch's KL is shared by its batches; 0 leaves it out; default 1.0"),

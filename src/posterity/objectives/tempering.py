@@ -1,9 +1,9 @@
 """Temperature rules: the factor eta on the KL, as a number, by the network's size, or warmed up.
 
     number       eta; 1 is Bayes' rule
-    auto         eta = min(AUTO_MOST, tau p / N), the default; a training falls below that as it goes, by its loss and
-                 its KL (objectives.balance); a small regression warms instead (training.warming). What has no such
-                 course (samplers, IVON, a point network) stays there
+    auto         eta = min(AUTO_MOST, tau p / N), the default; a training goes from 0 to a temperature around that, by
+                 its loss and its KL (objectives.balance); a small regression warms by another rule (training.warming).
+                 What has no such course (samplers, IVON, a point network) has it all the time
     per_weight   eta = tau p / N,   p = num_data, N = the number of Bayesian weights
     per_neuron   eta = tau p / N,   N = the number of hidden neurons of a network with one hidden layer
     warm_up      eta ramp(t / E),   t = epochs done, E = epochs of the warm-up
@@ -109,7 +109,7 @@ class PerWeight(TemperatureRule):
 
 @dataclass(frozen=True)
 class Auto(TemperatureRule):
-    """At most tau * num_data / num_weights and AUTO_MOST, and by the data."""
+    """By the data, around tau * num_data / num_weights, or AUTO_MOST where that is less."""
 
     tau: float = AUTO_TAU
     kind = "auto"
@@ -118,7 +118,7 @@ class Auto(TemperatureRule):
         _check_tau(self.tau)
 
     def bind(self, net: BayesianModule, num_data: int) -> Callable[[float], float]:
-        """Its highest value, at all times."""
+        """The constant that a course by the data is around."""
         return FixedTemperature(min(AUTO_MOST, self.tau * num_data / net.num_weights)).bind(net, num_data)
 
     def as_settings(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from posterity.core.precision import wide
 from posterity.likelihoods import Prediction
 from posterity.likelihoods.gaussian import mean_over_rows
 from posterity.objectives import Loss
-from posterity.objectives.balance import Balance
+from posterity.objectives.balance import RAMP, Balance
 from posterity.objectives.tempering import TemperatureRule
 
 if TYPE_CHECKING:
@@ -49,15 +49,20 @@ class Course:
 
 
 class BalancedCourse(Course):
-    """The temperature follows the loss and the KL."""
+    """The temperature is ramped up to what the loss and the KL say."""
 
-    def __init__(self, balance: Balance, rule: TemperatureRule) -> None:
-        super().__init__(lambda epochs: balance.temperature * rule.ramp(epochs))
+    def __init__(self, balance: Balance, rule: TemperatureRule, epochs: int) -> None:
+        own = rule.settled is rule  # no warm-up was asked for
+
+        def ramp(done: float) -> float:
+            return min(1.0, done / (RAMP * epochs)) if own else rule.ramp(done)
+
+        super().__init__(lambda done: balance.temperature * ramp(done))
         self.balance = balance
 
     def words(self, epochs: int) -> str:
-        """Where it starts, or a warm-up leads to."""
-        return f"at most {super().words(epochs)}, by the data"
+        """Where it leads to."""
+        return f"from 0 up to at most {super().words(epochs)}, by the data"
 
     def observe(self, training: Training, loss: Loss, prediction: Prediction, batch: Batch, share: float) -> None:
         """The step's loss and KL."""

@@ -75,7 +75,7 @@ class Plan:
         if subject.small:
             return Warming(settings.length, subject.net.num_weights / subject.num_data)
         balance = Balance(subject.num_data, self.temperature(math.inf), auto.tau / AUTO_TAU)
-        return BalancedCourse(balance, rule)
+        return BalancedCourse(balance, rule, settings.length)
 
     @cached_property
     def data_checksum(self) -> int:

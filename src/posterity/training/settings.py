@@ -146,7 +146,7 @@ class Settings(BaseModel):
     tau: float | None = setting(
         None,
         TEMPERATURE,
-        f"factor of a rule: at most min({AUTO_MOST:g}, tau * data / weights) (auto; {AUTO_TAU:g} by default), "
+        f"factor of a rule: around min({AUTO_MOST:g}, tau * data / weights) (auto; {AUTO_TAU:g} by default), "
         "tau * data / weights (per-weight; 1), tau * data / neurons (per-neuron; 1)",
         ge=0,
     )
