@@ -9,6 +9,7 @@ from posterity.claims.gallery import stored_pages
 from posterity.experiments import Run
 from posterity.initialisation import DEFAULT_RELATIVE_SD
 from posterity.objectives import GRADIENTS
+from posterity.objectives.balance import HIGHEST
 from posterity.objectives.tempering import AUTO_MOST, AUTO_TAU
 from posterity.optim import SD_RATE
 from posterity.training.methods import METHODS
@@ -36,7 +37,7 @@ def test_the_recipe_is_the_defaults():
     given = {name: ast.literal_eval(value) for name, value in re.findall(r"`(\w+) = ([^`]+)`", PAGE)}
     assert given.keys() == WANTED
     assert given == {name: TAKEN[name] for name in WANTED}
-    assert f"at most {AUTO_MOST:g}" in PAGE
+    assert f"from 0 up to at most {HIGHEST * AUTO_MOST:g}" in PAGE
 
 
 def test_verdicts_are_quoted_as_they_are():
