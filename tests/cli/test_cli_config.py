@@ -50,7 +50,7 @@ def test_what_rules_make_of_it(cli):
     assert rules["train_rows"] + rules["val_rows"] == 1437
     assert (rules["num_weights"], rules["epochs"], rules["steps"]) == (682, 4, 4 * 8)
     assert rules["rates"]["mean"] == 0.01
-    assert rules["temperature"] == "at most 0.06, by the data"
+    assert rules["temperature"] == "from 0 up to at most 0.09, by the data"
     fixed = cli("config", "show", *FLAGS, "--temperature", "per-weight", "--tau", 0.04, "--json").json["by_rule"]
     assert float(fixed["temperature"]) == pytest.approx(0.04 * fixed["train_rows"] / 682, rel=1e-2)
     assert "682 weights, 4 epochs of 8 steps" in cli("config", "show", *FLAGS, "--val-fraction", 0.5).err
