@@ -65,7 +65,7 @@ def test_each_becomes_bayesian_and_trains(name, random_images):
     net = pt.bayesian(model, seed=0)
     assert net.num_weights == sum(p.numel() for p in model.parameters())
     mean, rho = net.posterior.mean.detach().clone(), net.posterior.rho.detach().clone()
-    result = pt.fit(net, (x, y), epochs=1, batch_size=16, seed=0)
+    result = pt.fit(net, (x, y), epochs=1, batch_size=16, temperature=0.1, seed=0)  # by default 0 in the first step
     assert result.history[0]["step"] == 1
     assert math.isfinite(result.history[0]["loss"])
     for layer, moved in net.layout.sum_by_layer((net.posterior.mean - mean).abs()).items():

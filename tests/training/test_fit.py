@@ -79,8 +79,8 @@ def test_printing_a_result_is_one_line(make_net, small, small_val):
     shown = repr(result)
     assert "\n" not in shown
     last = result.history[-1]
-    training = f"training: nll {last['nll']:.3g}, accuracy {last['accuracy']:.2%}  "
-    validation = f"validation: nll {last['val_nll']:.3g}, accuracy {last['val_accuracy']:.2%}  "
+    training = f"training: nll {last['nll']:.4g}, accuracy {last['accuracy']:.2%}  "
+    validation = f"validation: nll {last['val_nll']:.4g}, accuracy {last['val_accuracy']:.2%}  "
     for part in ("FitResult(2 epochs", "stopped: epochs, with an average", training + validation):
         assert part in shown
     assert repr(result.history).startswith(f"History(2 records, the last: {training}")

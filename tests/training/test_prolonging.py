@@ -15,7 +15,7 @@ from posterity.experiments import Record, Run, execute, load_run
 from posterity.training import ProlongedWarning
 
 BATCH = 20  # 60 rows: 3 steps an epoch
-CONSTANT = {"schedule": "constant", "batch_size": BATCH, "checkpoint_seconds": 0}
+CONSTANT = {"schedule": "constant", "temperature": 0.05, "batch_size": BATCH, "checkpoint_seconds": 0}
 
 
 class Watch(pt.Callback):
@@ -158,6 +158,7 @@ def test_what_is_refused(make_net, small, small_val, tmp_path, checkpoint_bytes)
 
 
 RUN = Run(dataset="digits", model="mlp", hidden=(8,), epochs=1, schedule="constant", train_rows=300, batch_size=50)
+RUN = RUN.model_copy(update={"temperature": 0.05})  # nothing that depends on the length
 
 
 def longer(run, epochs):
@@ -218,7 +219,7 @@ def test_a_prolonging_that_is_refused_leaves_the_config(tmp_path):
 
 @pytest.mark.filterwarnings("default::posterity.training.ProlongedWarning")
 def test_on_the_command_line(train, cli, tmp_path, checkpoint_bytes):
-    flags = ("--schedule", "constant")
+    flags = ("--schedule", "constant", "--temperature", "0.05")
     assert train("whole", *flags, epochs=3).code == 0
     assert train("run", *flags, epochs=1).code == 0
     fewer = cli("train", "--out", "whole", "--resume", "--epochs", 2, "--quiet")

@@ -26,8 +26,9 @@ def record_of(training: Training) -> EpochRecord:
     temperature = training.temperature_at(max(training.step - 1, 0))  # in force in the epoch's last step
     weight = temperature * (training.settings.kl_decay > 0)
     kl_by_layer = {k: v.item() for k, v in training.net.layout.sum_by_layer(kl_each).items()}
-    kl_term = weight * kl / training.num_data
-    if weight and not math.isfinite(kl):
+    kl_term = weight * kl / training.num_data if weight else 0.0
+    counts = training.settings.kl_decay > 0 and training.settings.temperature != 0  # now, or once a ramp has begun
+    if counts and not math.isfinite(kl):
         worst = training.net.layout.weight_at(int(kl_each.nan_to_num(math.inf).argmax()))
         raise NonFiniteError(f"step {training.step}: the KL is {kl}, most of it in {worst}. {ADVICE}")
     found = {"nll": nll, "score": score, "kl_term": kl_term, "temperature": temperature}
