@@ -5,7 +5,7 @@ run and in turn (`interleave.py`), each predicting the first rows of the test se
 
     seconds = median over rounds * rows of the test set / rows predicted
 
-Every method predicts in parts of at most PREDICTED rows, so that its time is in proportion to the rows.
+Every method predicts in parts of at most `timed_rows` of the task, so that its time is in proportion to the rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from peers import PeerUnavailable
 from posterity.experiments.build import build_network
 from posterity.storage.atomic import read_json, write_text
 
-PREDICTED = 1000
 ROUNDS = 3
 
 
@@ -65,7 +64,7 @@ def times(folder: Path, methods: Iterable[str]) -> dict[str, Any]:
     return {name: found[name] for name in methods if name in found}
 
 
-def time_all(task: Task, folder: Path, methods: list[str], *, rows: int = PREDICTED, rounds: int = ROUNDS) -> list[str]:
+def time_all(task: Task, folder: Path, methods: list[str], *, rows: int | None = None, rounds: int = ROUNDS) -> list[str]:
     """Time all `methods` in one run, unless all are known; words on those that cannot be had."""
     if set(times(folder, methods)) == set(methods):
         return []
@@ -78,6 +77,7 @@ def time_all(task: Task, folder: Path, methods: list[str], *, rows: int = PREDIC
                 told.append(f"{name} is not timed: {error}")
     if set(predictives) <= set(times(folder, methods)):
         return told
+    rows = rows or task.timed_rows
     found = seconds_of(predictives, problem(task, 0).x, rows=rows, rounds=rounds)
     how = {"rows": rows, "rounds": rounds, "threads": torch.get_num_threads()}
     folder.mkdir(parents=True, exist_ok=True)

@@ -80,7 +80,7 @@ def _introduction(stored: Mapping[str, Any], asked: Mapping[str, str]) -> list[s
         "for an order of magnitude; those of an ensemble are of all members one after the other. The prediction is of "
         "the test set with a network of that kind without training, all methods in turn in one run: its time "
         "does not depend on the weights. Cells that are those of [defaults](defaults.md) are the same cells. "
-        "ResNet-20 is trained on 10,000 of the images and judged by the first 2000 test images and 1000 rows of noise "
+        "ResNet-20 is trained on 5000 of the images and judged by the first 1000 test images and 500 rows of noise "
         "and of other data; its rates are tried for one epoch, and its dropout (0.1) stands before each layer with "
         "weights but the first.",
         "",
