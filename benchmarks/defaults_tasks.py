@@ -136,7 +136,7 @@ ALL = [
     Task("mnist-mlp", "mnist", "mlp", 8, (400, 400), weight=9),
     Task("cifar10-lenet5", "cifar10", "lenet5", 12, weight=10),
 ]
-# Of quality.py alone, and short: an epoch of all images takes a plain network five minutes on a core, their prediction by 32 samples fifteen.
+# Of quality.py alone, and short: an epoch of all images takes a plain network five minutes on a core.
 MORE = [
     Task(
         "cifar10-resnet20",
