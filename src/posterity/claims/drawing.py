@@ -20,6 +20,7 @@ from posterity.report.figures import COLOURS, calm, figure_legend
 
 Groups = Mapping[str, Results]
 PERCENT = ("accuracy", "success")
+LEAST_PLAIN, MOST_PLAIN, MOST_DECIMALS = 1e-3, 1e7, 6  # of numbers that are written without an exponent
 
 
 def looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -80,7 +81,7 @@ def legend(figure: Figure, *, columns: int = 4) -> None:
 
 def groups_table(groups: Groups, metrics: Sequence[str], *, head: str = "") -> Table:
     """A row a group: how many runs, and each metric's mean ± standard error over them."""
-    heads = [head, "runs", *(said(metric).replace("average.", "average's ") for metric in metrics)]
+    heads = [head, "runs", *(said(metric).replace("average.", "average's ").replace(".", ": ") for metric in metrics)]
     return Table(heads, [[name, str(len(rows)), *(mean_error(rows, m) for m in metrics)]
                          for name, rows in groups.items()])  # fmt: skip
 
@@ -90,6 +91,18 @@ def mean_error(rows: Results, metric: str) -> str:
     mean, error = rows.mean(metric), rows.standard_error(metric)
     if math.isnan(mean):
         return "-"
-    percent = metric.rpartition(".")[2].endswith(PERCENT)
-    numbers = [mean] if math.isnan(error) else [mean, error]
-    return " ± ".join(f"{100 * v:.2f}" if percent else f"{v:.4g}" for v in numbers) + (" %" if percent else "")
+    if metric.rpartition(".")[2].endswith(PERCENT):
+        numbers = [mean] if math.isnan(error) else [mean, error]
+        return " ± ".join(f"{100 * v:.2f}" for v in numbers) + " %"
+    return with_error(mean, error)
+
+
+def with_error(mean: float, error: float) -> str:
+    """Both to the second digit of the error, where that makes numbers that are easily read."""
+    if math.isnan(error):
+        return f"{mean:.4g}"
+    size = max(abs(mean), error)
+    if error == 0 or not LEAST_PLAIN <= size < MOST_PLAIN:
+        return f"{mean:.4g} ± {error:.2g}"
+    decimals = min(max(1 - math.floor(math.log10(error)), 0), MOST_DECIMALS)
+    return f"{mean:.{decimals}f} ± {error:.{decimals}f}"

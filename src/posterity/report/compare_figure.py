@@ -52,7 +52,7 @@ def said(name: str) -> str:
     for prefix, words in data.items():
         if name.startswith(prefix):
             return words + said(name.removeprefix(prefix))
-    return name.replace("_", " ").replace("ece", "ECE")
+    return name.replace("_", " ").replace("ece", "ECE").replace("auroc ", "AUROC by ")
 
 
 def _draw_course(axes: Axes, course: Course, group: str, look: tuple[str, str]) -> None:
