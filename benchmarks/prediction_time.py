@@ -64,7 +64,9 @@ def times(folder: Path, methods: Iterable[str]) -> dict[str, Any]:
     return {name: found[name] for name in methods if name in found}
 
 
-def time_all(task: Task, folder: Path, methods: list[str], *, rows: int | None = None, rounds: int = ROUNDS) -> list[str]:
+def time_all(
+    task: Task, folder: Path, methods: list[str], *, rows: int | None = None, rounds: int = ROUNDS
+) -> list[str]:
     """Time all `methods` in one run, unless all are known; words on those that cannot be had."""
     if set(times(folder, methods)) == set(methods):
         return []

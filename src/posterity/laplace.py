@@ -14,6 +14,16 @@ eigenvalues of P^-1/2 G P^-1/2 / temperature and d = (w* - m)^T P (w* - m), up t
 and it is greatest where  a d = sum_i g_i / (g_i + a)  (MacKay 1992): the left side grows with a, the right one falls,
 so that there is one such a. The right side counts the weights that the data determine.
 
+The temperature is by default the highest of 1, 1/2, 1/4, ... at which q keeps to where its quadratic holds. A pair of
+weights of q, w* + d and w* - d, gives outputs f* + e, and the data's nll rises as its curvature L at f* says:
+
+    1 / HELD <= sum [nll(f* + e) - nll(f*)] / sum [e^T L e / 2] <= HELD,    sums over a pair and at most CHECKED rows
+
+for half of DRAWS pairs and more: a mean over draws would be that of the few farthest. The ratio is 1 for Gaussian noise
+on a last layer, whose temperature stays 1. A classifier that was trained until its
+probabilities are 0 and 1 has next to no curvature left, so that at T = 1 q is nearly the prior, wide enough to forget
+all that the network learnt: there the ratio is in the hundreds, and the temperature falls to 0.01 or less.
+
 Limits: of a linear network with Gaussian noise q is the exact posterior, if w* is its mean (last_layer, or one weight);
 no data (G = 0) gives the prior's precision.
 
@@ -24,6 +34,7 @@ from __future__ import annotations
 
 import copy
 import math
+import statistics
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +44,7 @@ from posterity.core.errors import UsageError, unknown_name
 from posterity.core.layout import Layout
 from posterity.core.randomness import fresh_seed, generator
 from posterity.core.scale import rho_of
-from posterity.curvature import Curvature
+from posterity.curvature import Curvature, output_factors
 from posterity.data import Dataset
 from posterity.likelihoods import Likelihood
 from posterity.posteriors import Full, MeanField, Posterior
@@ -43,7 +54,10 @@ from posterity.training.fitting_data import Data, as_dataset, check_fit, default
 from posterity.training.standardising import standardised
 
 DIAGONAL, LAST_LAYER = STRUCTURES = ("diagonal", "last_layer")
+AUTO = "auto"
 HALVINGS = 100  # of the interval in which log a is sought
+HELD, DRAWS, CHECKED = 2.0, 32, 500
+HALVED = 20  # times at most: the network is then as good as without a posterior
 
 
 def laplace(
@@ -53,7 +67,7 @@ def laplace(
     structure: str = LAST_LAYER,
     prior: PriorRule | float | str | None = None,
     fit_prior: bool | None = None,
-    temperature: float = 1.0,
+    temperature: float | str = AUTO,
     likelihood: Likelihood | None = None,
     rows: int | None = None,
     batch_size: int = BATCH_SIZE,
@@ -66,7 +80,8 @@ def laplace(
     `structure` is "last_layer" (a full posterior over the last linear layer), to predict with, or "diagonal" (a
     mean-field one over all weights), which is a start for `fit`, and to predict with as a rule too wide. `fit_prior`
     chooses one factor for the prior's scale by the evidence; by default it does where the prior was not chosen, here or
-    with the network. `rows` takes the curvature from that many of the data, at random, for all.
+    with the network. `temperature` is a number, 1 for Bayes' rule, or "auto", see the header. `rows` takes the
+    curvature from that many of the data, at random, for all.
     """
     _check(structure, temperature, rows, batch_size)
     seed = fresh_seed() if seed is None else seed
@@ -84,14 +99,49 @@ def laplace(
         names, hessian = curvature.last_layer(part.x, part.y)
     else:
         names, hessian = point.layout.names, curvature.diagonal(part.x, part.y)
-    hessian = hessian * (factor / temperature)
-    return _around(point, names, hessian, fit_prior=fit_prior, seed=seed)
+    hessian = hessian * factor
+
+    values = _relative(point, names, hessian) if fit_prior else None
+
+    def at(temperature: float) -> BayesianModule:
+        of_prior = None if values is None else values / temperature
+        return _around(point, names, hessian / temperature, of_prior, seed=seed)
+
+    if not isinstance(temperature, str):
+        return at(temperature)
+    shown = _part(part, CHECKED, seed)[0]
+    low, high = 0, HALVED  # the fewest halvings after which the quadratic holds are among them
+    while low < high:
+        middle = (low + high) // 2 if low else 0
+        low, high = (low, middle) if _holds(at(0.5**middle), shown, seed) else (middle + 1, high)
+    return at(0.5**low)
 
 
-def _check(structure: str, temperature: float, rows: int | None, batch_size: int) -> None:
+@torch.no_grad()
+def _holds(net: BayesianModule, data: Dataset, seed: int) -> bool:
+    """Whether the data's nll rises within q as its curvature at the mean says, to a factor of HELD in the median."""
+    net, draws = copy.deepcopy(net).eval(), generator(seed, "laplace check")
+    q, likelihood = net.posterior, net.likelihood
+    assert likelihood is not None
+    outputs = net.call(q.mean, data.x).double()
+    factors = output_factors(likelihood, outputs, data.y)
+    ratios = []
+    for _ in range(DRAWS):
+        away = q.sample(torch.randn(q.noise_size, generator=draws).to(q.mean)) - q.mean
+        moved = [net.call(weights, data.x).double() for weights in (q.mean + away, q.mean - away)]
+        expected = sum(0.5 * torch.matmul(factors.mT, (f - outputs).unsqueeze(-1)).square().sum() for f in moved)
+        nll = [-likelihood.log_prob(f.unsqueeze(0), data.y).sum() for f in (outputs, *moved)]
+        ratios.append(float((nll[1] + nll[2] - 2 * nll[0]) / expected))
+    return 1 / HELD <= statistics.median(ratios) <= HELD
+
+
+def _check(structure: str, temperature: float | str, rows: int | None, batch_size: int) -> None:
     if structure not in STRUCTURES:
         raise unknown_name("structure", structure, STRUCTURES)
-    if not (math.isfinite(temperature) and temperature > 0):
+    if isinstance(temperature, str):
+        if temperature != AUTO:
+            raise unknown_name("temperature (or give a number)", temperature, (AUTO,))
+    elif not (math.isfinite(temperature) and temperature > 0):
         raise UsageError(f"the temperature must be a positive number, not {temperature}")
     for name, value in (("rows", rows), ("batch_size", batch_size)):
         if value is not None and value < 1:
@@ -122,15 +172,24 @@ def _part(data: Dataset, rows: int | None, seed: int) -> tuple[Dataset, float]:
     return data.sample(rows, generator(seed, "laplace rows")), len(data) / rows
 
 
-def _around(point: BayesianModule, names: list[str], hessian: Tensor, *, fit_prior: bool, seed: int) -> BayesianModule:
-    """The network whose weights `names` have this `hessian` of nll / temperature: a matrix, or its diagonal."""
-    model = _plain(point)
-    layout = Layout(tuple(e for e in point.layout.entries if e.name in names))
+def _relative(point: BayesianModule, names: list[str], hessian: Tensor) -> Tensor:
+    """Eigenvalues (M,) of P^-1/2 `hessian` P^-1/2, for the prior's precision P of the weights `names`."""
+    precision = _restricted(point, _layout(point, names))[1].precision.double()
+    scales = precision.rsqrt()
+    return hessian / precision if hessian.dim() == 1 else _eigenvalues(hessian * scales * scales.unsqueeze(1))
+
+
+def _around(
+    point: BayesianModule, names: list[str], hessian: Tensor, values: Tensor | None, *, seed: int
+) -> BayesianModule:
+    """The network whose weights `names` have this `hessian` of nll / temperature: a matrix, or its diagonal.
+
+    With its eigenvalues relative to the prior's precision the prior's scale is that of the largest evidence.
+    """
+    model, layout = _plain(point), _layout(point, names)
     weights, prior = _restricted(point, layout)
     precision, apart = prior.precision.double(), (weights - prior.mean).double()
-    if fit_prior:
-        scales = precision.rsqrt()
-        values = hessian / precision if hessian.dim() == 1 else _eigenvalues(hessian * scales * scales.unsqueeze(1))
+    if values is not None:
         precision = precision * evidence_factor(values, float((apart.square() * precision).sum()))
         prior = FlatGaussian(precision.rsqrt().to(weights), prior.centre)
     q: Posterior
@@ -153,6 +212,10 @@ def _plain(point: BayesianModule) -> nn.Module:
         for module, attribute in places:
             module._parameters[attribute] = parameter
     return copied.model
+
+
+def _layout(point: BayesianModule, names: list[str]) -> Layout:
+    return Layout(tuple(e for e in point.layout.entries if e.name in names))
 
 
 def _restricted(point: BayesianModule, layout: Layout) -> tuple[Tensor, FlatGaussian]:

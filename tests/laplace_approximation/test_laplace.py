@@ -77,7 +77,7 @@ def test_logistic_regression_has_the_hessian(task):
     data = pt.Dataset.from_arrays(x, labels if task == "classification" else labels.double(), task=task)
     model = nn.Linear(3, data.num_outputs).double()
     likelihood = pt.Categorical() if task == "classification" else pt.Bernoulli()
-    net = pt.laplace(model, data, structure="last_layer", prior=0.7)
+    net = pt.laplace(model, data, structure="last_layer", prior=0.7, temperature=1.0)
     assert net.likelihood.kind == likelihood.kind
 
     def energy(w):
@@ -85,7 +85,7 @@ def test_logistic_regression_has_the_hessian(task):
 
     hessian = torch.autograd.functional.hessian(energy, net.posterior.mean.detach())
     torch.testing.assert_close(torch.linalg.inv(net.posterior.covariance().detach()), hessian)
-    diagonal = pt.laplace(model, data, structure="diagonal", prior=0.7).posterior
+    diagonal = pt.laplace(model, data, structure="diagonal", prior=0.7, temperature=1.0).posterior
     torch.testing.assert_close(1 / diagonal.variance().detach(), hessian.diagonal())
 
 
@@ -254,6 +254,7 @@ def test_refusals(classes):
     for message, options in (
         ("unknown structure 'kron'.* Known: diagonal, last_layer", {"structure": "kron"}),
         ("temperature must be a positive number, not 0", {"temperature": 0.0}),
+        ("unknown temperature .*'cold'.* Known: auto", {"temperature": "cold"}),
         ("rows must be at least 1, not 0", {"rows": 0}),
         ("batch_size must be at least 1, not -1", {"batch_size": -1}),
         ("needs a Gaussian prior.* laplace one", {"prior": pt.Laplace()}),
@@ -290,11 +291,12 @@ def test_it_agrees_with_laplace_torch(classes, structure, subset, form):
     options = {"subset_of_weights": subset, "hessian_structure": form, "prior_precision": 4.0}
     theirs = peer.Laplace(model, "classification", **options)
     theirs.fit(loader)
-    ours = pt.laplace(model, (x, y), structure=structure, prior=0.5).posterior
+    kept = {"structure": structure, "prior": 0.5, "temperature": 1.0}
+    ours = pt.laplace(model, (x, y), **kept).posterior
     if structure == "diagonal":
         torch.testing.assert_close(ours.variance().detach(), theirs.posterior_variance, rtol=1e-3, atol=0)
     else:
         torch.testing.assert_close(ours.covariance().detach(), theirs.posterior_covariance, rtol=1e-3, atol=1e-5)
     theirs.optimize_prior_precision(pred_type="glm", method="marglik", n_steps=500, lr=0.1)
-    fitted = pt.laplace(model, (x, y), structure=structure, prior=0.5, fit_prior=True).prior
+    fitted = pt.laplace(model, (x, y), **kept, fit_prior=True).prior
     assert fitted.precision[0].item() == pytest.approx(theirs.prior_precision.item(), rel=1e-2)
