@@ -149,7 +149,7 @@ def run(args: argparse.Namespace) -> None:
     ahead, behind, begun = sum(cost(*each) for each in missing), 0.0, time.perf_counter()
     for number, (cell, method) in enumerate(missing, 1):
         try:
-            text = describe(make(cell, method))
+            text = describe(finished(cell, method) or make(cell, method))  # or by another process meanwhile
         except PeerUnavailable as error:
             text = f"left out: {error}"
         behind += cost(cell, method)

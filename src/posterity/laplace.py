@@ -19,10 +19,10 @@ weights of q, w* + d and w* - d, gives outputs f* + e, and the data's nll rises 
 
     1 / HELD <= sum [nll(f* + e) - nll(f*)] / sum [e^T L e / 2] <= HELD,    sums over a pair and at most CHECKED rows
 
-for half of DRAWS pairs and more: a mean over draws would be that of the few farthest. The ratio is 1 for Gaussian noise
-on a last layer, whose temperature stays 1. A classifier that was trained until its
-probabilities are 0 and 1 has next to no curvature left, so that at T = 1 q is nearly the prior, wide enough to forget
-all that the network learnt: there the ratio is in the hundreds, and the temperature falls to 0.01 or less.
+in the median of DRAWS pairs: their mean would be that of the few farthest. The ratio is 1 for Gaussian noise on a last
+layer, whose temperature stays 1. A classifier that was trained until its probabilities are 0 and 1 has next to no
+curvature left, so that at T = 1 q is nearly the prior, wide enough to forget all that the network learnt: there the
+ratio is above a hundred, and the temperature falls to 0.01 or less.
 
 Limits: of a linear network with Gaussian noise q is the exact posterior, if w* is its mean (last_layer, or one weight);
 no data (G = 0) gives the prior's precision.
