@@ -32,6 +32,7 @@ Daxberger et al., Laplace redux, 2021; Ritter et al., A scalable Laplace approxi
 
 from __future__ import annotations
 
+import bisect
 import copy
 import math
 import statistics
@@ -78,10 +79,10 @@ def laplace(
     `net` is a plain module, or a Bayesian network with a point posterior, whose prior and likelihood then count. The
     likelihood follows from the task as in `fit`; a learnt noise that is not the network's own is that of the residuals.
     `structure` is "last_layer" (a full posterior over the last linear layer), to predict with, or "diagonal" (a
-    mean-field one over all weights), which is a start for `fit`, and to predict with as a rule too wide. `fit_prior`
-    chooses one factor for the prior's scale by the evidence; by default it does where the prior was not chosen, here or
-    with the network. `temperature` is a number, 1 for Bayes' rule, or "auto", see the header. `rows` takes the
-    curvature from that many of the data, at random, for all.
+    mean-field one over all weights), which is a start for `fit`, and at temperature 1 as a rule too wide to predict
+    with. `fit_prior` chooses one factor for the prior's scale by the evidence; by default it does where the prior was
+    not chosen, here or with the network. `temperature` is a number, 1 for Bayes' rule, or "auto", see the header.
+    `rows` takes the curvature from that many of the data, at random, for all.
     """
     _check(structure, temperature, rows, batch_size)
     seed = fresh_seed() if seed is None else seed
@@ -100,37 +101,39 @@ def laplace(
     else:
         names, hessian = point.layout.names, curvature.diagonal(part.x, part.y)
     hessian = hessian * factor
-
     values = _relative(point, names, hessian) if fit_prior else None
 
     def at(temperature: float) -> BayesianModule:
         of_prior = None if values is None else values / temperature
         return _around(point, names, hessian / temperature, of_prior, seed=seed)
 
+    def holds(halvings: int) -> bool:
+        return _holds(at(0.5**halvings), shown, batch_size, seed)
+
     if not isinstance(temperature, str):
         return at(temperature)
     shown = _part(part, CHECKED, seed)[0]
-    low, high = 0, HALVED  # the fewest halvings after which the quadratic holds are among them
-    while low < high:
-        middle = (low + high) // 2 if low else 0
-        low, high = (low, middle) if _holds(at(0.5**middle), shown, seed) else (middle + 1, high)
-    return at(0.5**low)
+    return at(0.5 ** (0 if holds(0) else bisect.bisect_left(range(1, HALVED), True, key=holds) + 1))
 
 
 @torch.no_grad()
-def _holds(net: BayesianModule, data: Dataset, seed: int) -> bool:
+def _holds(net: BayesianModule, data: Dataset, batch_size: int, seed: int) -> bool:
     """Whether the data's nll rises within q as its curvature at the mean says, to a factor of HELD in the median."""
     net, draws = copy.deepcopy(net).eval(), generator(seed, "laplace check")
     q, likelihood = net.posterior, net.likelihood
     assert likelihood is not None
-    outputs = net.call(q.mean, data.x).double()
-    factors = output_factors(likelihood, outputs, data.y)
+
+    def outputs(weights: Tensor) -> Tensor:
+        return torch.cat([net.call(weights, part) for part in data.x.split(batch_size)]).double()
+
+    still = outputs(q.mean)
+    factors = output_factors(likelihood, still, data.y)
     ratios = []
     for _ in range(DRAWS):
         away = q.sample(torch.randn(q.noise_size, generator=draws).to(q.mean)) - q.mean
-        moved = [net.call(weights, data.x).double() for weights in (q.mean + away, q.mean - away)]
-        expected = sum(0.5 * torch.matmul(factors.mT, (f - outputs).unsqueeze(-1)).square().sum() for f in moved)
-        nll = [-likelihood.log_prob(f.unsqueeze(0), data.y).sum() for f in (outputs, *moved)]
+        moved = [outputs(weights) for weights in (q.mean + away, q.mean - away)]
+        expected = sum(0.5 * torch.matmul(factors.mT, (f - still).unsqueeze(-1)).square().sum() for f in moved)
+        nll = [-likelihood.log_prob(f.unsqueeze(0), data.y).sum() for f in (still, *moved)]
         ratios.append(float((nll[1] + nll[2] - 2 * nll[0]) / expected))
     return 1 / HELD <= statistics.median(ratios) <= HELD
 

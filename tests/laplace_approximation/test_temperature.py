@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import posterity as pt
+from posterity.core.errors import UnknownNameError
 
 PAIRS = 300
 
@@ -92,3 +93,15 @@ def test_what_has_a_quadratic_keeps_the_temperature_of_bayes_rule():
         logistic.weight.copy_(torch.tensor([[1.0, 0.5, 0.0], [0.0, 0.0, 0.3]]))
     y = torch.distributions.Categorical(logits=logistic(x).detach()).sample()
     assert temperature_of(logistic, (x, y), prior=1.0) == 1
+
+
+def test_parts_of_a_batch_give_the_same(sure):
+    model, data = sure
+    whole, parts = (pt.laplace(model, data, seed=0, batch_size=size).posterior.sd for size in (1000, 7))
+    torch.testing.assert_close(whole, parts)
+
+
+def test_another_word_is_refused(sure):
+    model, data = sure
+    with pytest.raises(UnknownNameError, match=r"unknown temperature .*'cold'.* Known: auto"):
+        pt.laplace(model, data, temperature="cold")
