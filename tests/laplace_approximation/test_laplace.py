@@ -253,7 +253,6 @@ def test_refusals(classes):
     model, (x, y) = classes
     for message, options in (
         ("unknown structure 'kron'.* Known: diagonal, last_layer", {"structure": "kron"}),
-        ("temperature must be a positive number, not 0", {"temperature": 0.0}),
         ("rows must be at least 1, not 0", {"rows": 0}),
         ("batch_size must be at least 1, not -1", {"batch_size": -1}),
         ("needs a Gaussian prior.* laplace one", {"prior": pt.Laplace()}),

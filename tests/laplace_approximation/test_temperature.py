@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import posterity as pt
-from posterity.core.errors import UnknownNameError
+from posterity.core.errors import UnknownNameError, UsageError
 
 PAIRS = 300
 
@@ -101,7 +101,9 @@ def test_parts_of_a_batch_give_the_same(sure):
     torch.testing.assert_close(whole, parts)
 
 
-def test_another_word_is_refused(sure):
+def test_refusals(sure):
     model, data = sure
     with pytest.raises(UnknownNameError, match=r"unknown temperature .*'cold'.* Known: auto"):
         pt.laplace(model, data, temperature="cold")
+    with pytest.raises(UsageError, match="temperature must be a positive number, not 0"):
+        pt.laplace(model, data, temperature=0.0)
