@@ -104,7 +104,7 @@ def test_every_field_is_a_flag(command):
 def test_help_shows_the_defaults():
     found = flags("train")
     assert found["batch_size"].help.endswith("; default 100")
-    assert found["optimizer"].help.endswith("; default adabayes-fp")
+    assert found["optimizer"].help.endswith("; by default muon, of a small regression adabayes-fp")
     assert "default" not in found["lr"].help.replace("by default", "")
 
 

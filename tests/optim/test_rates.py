@@ -30,17 +30,17 @@ def without_noise(name):
     return {"temperature": 0.0} if name in SAMPLERS else {"weight_decay": 0.0} if name == "adamw" else {}
 
 
-def averages(count):
+def averages(count, beta1=BETA1):
     """Adam's <g> and its m before the correction, after `count` gradients."""
     m = torch.zeros(4, dtype=torch.float64)
     for g in GRADIENTS[:count]:
-        m = BETA1 * m + (1 - BETA1) * g
-    return m / (1 - BETA1**count), m
+        m = beta1 * m + (1 - beta1) * g
+    return m / (1 - beta1**count), m
 
 
 def kept(name, optimizer, w, count):
     """The average that the optimiser multiplies with its rates."""
-    corrected, plain = averages(count)
+    corrected, plain = averages(count, optimizer.param_groups[0].get("betas", (BETA1,))[0])
     special = {"sgd": lambda s: s["momentum_buffer"], "yellowfin": lambda s: s["u"]}
     if name in special:
         return special[name](optimizer.state[w])

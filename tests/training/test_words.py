@@ -39,7 +39,7 @@ def test_of_classes():
     assert "kl" not in said[0]
     last = next(line for line in said if line.startswith("trained"))
     assert "mean-field posterior over 8 weights on 60 data" in last
-    assert "adabayes-fp, rate 0.01 (0.1 for the standard deviations), cosine" in last
+    assert "muon, rate 0.02 (0.1 for the standard deviations), cosine" in last
     assert re.search(r"temperature 0\.0\d+, since a KL of ", last)
     assert " nats a datum drowns the data" in last
     assert "times the standard deviations there are" in last

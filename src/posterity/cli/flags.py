@@ -44,7 +44,7 @@ FLAGS: tuple[tuple[str, type, str, str], ...] = (
     ("epochs", int, "Optimiser", "passes over the training data; by default 20, or as many as make 6000 steps; of a small regression 100, or 12000 steps"),
     ("batch_size", int, "Optimiser", "rows in a batch; default 100"),
     ("augmentation", str, "Optimiser", "random changes of the images in each batch: crop, flip, crop-flip"),
-    ("optimizer", str, "Optimiser", "the optimiser: sgd, adam, amsgrad, adamw, adagrad, rmsprop, radam, adabound, amsbound, yellowfin, adabayes, adabayes-fp, ivon, sgld, psgld; default adabayes-fp"),
+    ("optimizer", str, "Optimiser", "the optimiser: sgd, adam, amsgrad, adamw, adagrad, rmsprop, radam, adabound, amsbound, yellowfin, adabayes, adabayes-fp, muon, ivon, sgld, psgld; by default muon, of a small regression adabayes-fp"),
     ("lr", float, "Optimiser", "learning rate; the optimiser's own by default"),
     ("optimizer_options", str, "Optimiser", "the optimiser's own settings, such as momentum=0.8"),
     ("schedule", str, "Optimiser", "the rate's course: constant, cosine, step, polynomial, cyclic, one-cycle, plateau; default cosine"),

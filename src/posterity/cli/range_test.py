@@ -25,7 +25,12 @@ def range_test_command(
 
     run = configure(given)
     result = study_range(run, group=group, low=low, high=high, steps=steps)
-    save(range_figure(result, f"{run.network_name} on {run.dataset}, {run.optimizer}, group: {group}"), figure)
+    save(
+        range_figure(
+            result, f"{run.network_name} on {run.dataset}, {run.optimizer or 'default optimiser'}, group: {group}"
+        ),
+        figure,
+    )
     if json:
         print_json(vars(result))
         return

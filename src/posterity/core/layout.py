@@ -83,6 +83,14 @@ class Layout:
         return [entry.name for entry in self.entries]
 
     @property
+    def matrices(self) -> list[tuple[int, ...]]:
+        """(groups, rows, columns) of the weights of linear maps, (size,) of others: biases, norms, look-up tables."""
+        return [
+            (e.groups, e.shape[0] // e.groups, e.size // e.shape[0]) if len(e.shape) > 1 < e.fan_in else (e.size,)
+            for e in self.entries
+        ]
+
+    @property
     def layer_sizes(self) -> list[int]:
         """Sizes of the consecutive layers (a module's weights and biases together) in the vector."""
         return [sum(e.size for e in entries) for _, entries in groupby(self.entries, key=lambda e: e.layer)]
@@ -138,6 +146,12 @@ class Layout:
         return cls(
             tuple(Entry(n, tuple(p.shape), *fans[id(p)], *convolutions.get(id(p), plain)) for n, p in chosen.items())
         )
+
+
+def look_up_tables(model: nn.Module) -> set[int]:
+    """The identities of the weights of embeddings, which have the shape of a matrix and are none."""
+    tables = (module for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag)))
+    return {id(table.weight) for table in tables}
 
 
 def select_parameters(model: nn.Module, select: Selection = None) -> dict[str, nn.Parameter]:

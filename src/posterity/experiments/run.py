@@ -147,6 +147,9 @@ class Run(Settings):
         real = isinstance(self.noise, str) and task in (None, "regression")
         found = {
             "rule of auto": (4 if real else 5) if self.temperature == Auto.kind else 0,  # by the data (training.course)
+            "rule of optimizer": 1
+            if self.optimizer is None and not (real and task)
+            else 0,  # small regressions' is older
             "rule of noise": 3 if real else 0,  # at the end: Student-t, with a trend and a stretch
         }
         return {name: number for name, number in found.items() if number}

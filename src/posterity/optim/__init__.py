@@ -13,6 +13,7 @@ from posterity.optim.build import (
     spelled_out,
 )
 from posterity.optim.ivon import IVON
+from posterity.optim.muon import Muon
 from posterity.optim.rates import effective_rates
 from posterity.optim.regions import fit_stable_rate, robust_rates, stable_rate
 from posterity.optim.schedules import (
@@ -39,6 +40,7 @@ __all__ = [
     "AdaBound",
     "Constant",
     "Cosine",
+    "Muon",
     "Recipe",
     "SampleCollector",
     "Schedule",

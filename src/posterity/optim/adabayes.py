@@ -119,7 +119,7 @@ class AdaBayes(BlockOptimizer):
         beta1 = group["betas"][0]
         ratio, factor, share = schedule_ratio(group), summed(group), self._share(group)
         eta2, forget = self._spread(group)
-        decay = ratio * group["weight_decay"]
+        decay = self._decay(group)
         rate = ratio * factor / (1 - beta1**t)
 
         def move(w: Tensor, g: Tensor, m: Tensor, precision: Tensor, scratch: Tensor) -> None:
@@ -146,6 +146,10 @@ class AdaBayes(BlockOptimizer):
     def _share(self, group: Group) -> float:
         """What a mean loss's gradient counts for beside that of a whole batch."""
         return 1.0 if self.rows is None or group["reduction"] == "sum" else self.rows / nominal(group)
+
+    def _decay(self, group: Group) -> float:
+        """The share of a weight that a step takes from it."""
+        return float(schedule_ratio(group) * group["weight_decay"])
 
     def _spread(self, group: Group) -> tuple[float, float]:
         """How s2_prior follows from s2_post: what is added, and what is left of it."""
@@ -174,7 +178,7 @@ class AdaBayesFP(AdaBayes):
         """Adam's step with eps = half, which no schedule changes, on a lifted v."""
         beta1, beta2 = group["betas"][0], max(group["betas"][1], LEAST_BETA)
         rate, half, share = float(group["lr"]), sgd_share(group), self._share(group)
-        decay = schedule_ratio(group) * group["weight_decay"]
+        decay = self._decay(group)
         lift, eps = half**2 * (1 - beta2) / beta2, max(half, LEAST_HALF)
 
         def move(w: Tensor, g: Tensor, m: Tensor, v: Tensor, scratch: Tensor) -> None:

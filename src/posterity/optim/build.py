@@ -19,9 +19,11 @@ from posterity.core.options import Option, check_options, options_of
 from posterity.core.registry import Registry
 from posterity.optim.adabayes import AdaBayes, AdaBayesFP
 from posterity.optim.adabound import AdaBound
+from posterity.optim.muon import Muon
 from posterity.optim.yellowfin import YellowFin
 
 PYTORCH = "torch.optim:"
+PARTS = "parts"
 Make = Callable[..., torch.optim.Optimizer]
 
 # A step of Adam's has the size of its rate, whatever the gradient's, and rho has further to go than a mean.
@@ -33,7 +35,8 @@ class Recipe:
     """An optimiser's class, its default rate, the settings that differ from the class's own, those it must be given.
 
     Without a rate it is what the class makes of none.
-    A `joint` one tunes itself from the gradients of all groups together. `lr_sd` is its rate for standard deviations
+    A `joint` one tunes itself from the gradients of all groups together, a `shaped` one takes the shapes of what is in
+    a flat parameter (`parts`), which its network says and no user. `lr_sd` is its rate for standard deviations
     where that is another.
     """
 
@@ -42,6 +45,7 @@ class Recipe:
     settings: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     joint: bool = False
+    shaped: bool = False
     lr_sd: float | None = None
 
 
@@ -88,6 +92,7 @@ _OWN = {
     "yellowfin": replace(_own(YellowFin), joint=True),
     "adabayes": _own(AdaBayes, "batch_size"),
     "adabayes-fp": Recipe(AdaBayesFP, 1e-2, {"lr_sgd": 0.5}),  # measured: benchmarks/defaults.py
+    "muon": replace(_own(Muon), shaped=True),
 }
 OPTIMIZERS = _Optimizers("optimizer", "optimizers", _OWN, recipe_of)
 
@@ -136,7 +141,7 @@ def check_optimizer_options(name: str, options: Mapping[str, Any]) -> None:
 
 def _known(name: str) -> dict[str, Option]:
     recipe = OPTIMIZERS.named(name)
-    known = options_of(recipe.make, beside=("self", "params", "lr"))
+    known = options_of(recipe.make, beside=("self", "params", "lr", PARTS))
     return {key: option._replace(default=recipe.settings.get(key, option.default)) for key, option in known.items()}
 
 
@@ -145,8 +150,8 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """The optimiser `name` over parameter `groups`; `lr` None takes its default rate."""
     recipe = OPTIMIZERS.named(name)
-    if settings:
-        check_optimizer_options(name, settings)
+    if options := {key: value for key, value in settings.items() if key != PARTS}:
+        check_optimizer_options(name, options)
     rate = recipe.lr if lr is None else lr
     if rate is not None and "lr" not in _parameters(recipe.make) and not _takes_any(recipe.make):
         groups, rate = [{**group, "lr": rate} for group in groups], None

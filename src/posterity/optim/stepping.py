@@ -77,12 +77,16 @@ class BlockOptimizer(Optimizer):
             self.begin(p, group)
         self.prepare(ready)
         for p, group in ready:
-            state = self.state[p]
-            state["step"] += 1
-            vectors = [value for value in state.values() if isinstance(value, Tensor)]
-            assert p.grad is not None
-            walk(self.kernel(group, state["step"]), p, p.grad, *vectors, maximize=group.get("maximize", False))
+            self.state[p]["step"] += 1
+            self.move(p, group)
         return loss
+
+    def move(self, p: Tensor, group: Group) -> None:
+        """The step of one parameter, block by block."""
+        state = self.state[p]
+        vectors = [value for value in state.values() if isinstance(value, Tensor)]
+        assert p.grad is not None
+        walk(self.kernel(group, state["step"]), p, p.grad, *vectors, maximize=group.get("maximize", False))
 
     def begin(self, p: Tensor, group: Group) -> None:
         """Make the parameter's vectors if it has none."""

@@ -16,7 +16,7 @@ class SettingsKeywords(TypedDict, total=False):
     epochs: int | None
     batch_size: int
     augmentation: str | None
-    optimizer: str | Callable[..., Optimizer]
+    optimizer: str | Callable[..., Optimizer] | None
     lr: float | None
     optimizer_options: Mapping[str, Any]
     schedule: str

@@ -37,9 +37,10 @@ from posterity.training.course import BalancedCourse, Course
 from posterity.training.fitting_data import Data, as_feed, as_validation, check_alike, check_fit, default_likelihood
 from posterity.training.groups import ParameterGroup
 from posterity.training.methods import METHODS, Method, Subject
+from posterity.training.methods.gradient import OPTIMIZER, SMALL_OPTIMIZER
 from posterity.training.ranks import check_spreadable, current_ranks
 from posterity.training.settings import Settings
-from posterity.training.warming import Warming, warms
+from posterity.training.warming import Warming, is_small, warms
 
 Temperature = Callable[[float], float]  # of the epochs done
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
@@ -115,7 +116,8 @@ def plan(
         check_augmentation(settings.augmentation, at_hand.input_shape)
     if not net.posterior.trainable:
         raise UsageError(f"a posterior of the family '{net.posterior.kind}' has nothing to train")
-    method = METHODS[settings.optimizer]
+    name = settings.optimizer or (SMALL_OPTIMIZER if is_small(net, likelihood) else OPTIMIZER)
+    settings, method = settings.model_copy(update={"optimizer": name}), METHODS[name]
     averages = bool(settings.average or method.collects)
     _refuse_idle(settings, averages=averages)
     prior = _prior(net, settings)

@@ -46,7 +46,7 @@ from posterity.training.fields import (
     setting,
 )
 from posterity.training.methods import METHODS
-from posterity.training.methods.gradient import SD_OPTIMIZER
+from posterity.training.methods.gradient import OPTIMIZER, SD_OPTIMIZER, SMALL_OPTIMIZER
 from posterity.training.ranks import OWN, RANK_NOISES, SHARED
 
 LEAST_EPOCHS, LEAST_STEPS = 20, 6000  # of a training whose length was not given
@@ -71,8 +71,11 @@ class Settings(BaseModel):
     augmentation: Annotated[str | None, one_of("augmentation", AUGMENTATIONS)] = setting(
         None, OPTIMISER, f"random changes of the images in each batch: {', '.join(AUGMENTATIONS)}"
     )
-    optimizer: Annotated[str, one_of("optimizer", METHODS)] = setting(
-        "adabayes-fp", OPTIMISER, f"the optimiser: {', '.join(METHODS.own)}", accepts="Callable[..., Optimizer]"
+    optimizer: Annotated[str | None, one_of("optimizer", METHODS)] = setting(
+        None,
+        OPTIMISER,
+        f"the optimiser: {', '.join(METHODS.own)}; by default {OPTIMIZER}, of a small regression {SMALL_OPTIMIZER}",
+        accepts="Callable[..., Optimizer]",
     )
     lr: float | None = setting(None, OPTIMISER, "learning rate; the optimiser's own by default", gt=0)
     optimizer_options: Options = setting({}, OPTIMISER, "the optimiser's own settings, such as momentum=0.8")

@@ -40,10 +40,15 @@ FROM, TO = 0.3, 0.7
 AMPLE = 4.0  # data for a weight: with more of them it begins colder than COLD
 
 
+def is_small(net: BayesianModule, likelihood: Likelihood) -> bool:
+    """Whether it is a small regression: with learnt noise, and few weights."""
+    return likelihood.settles and net.num_weights <= MOST_WEIGHTS
+
+
 def warms(net: BayesianModule, likelihood: Likelihood, settings: Settings) -> bool:
     """Whether `auto` means this course."""
-    small = likelihood.settles and net.posterior.random and net.num_weights <= MOST_WEIGHTS
-    return small and Auto() == settings.temperature_rule and settings.kl_decay > 0
+    tempered = Auto() == settings.temperature_rule and settings.kl_decay > 0
+    return is_small(net, likelihood) and net.posterior.random and tempered
 
 
 def warmth(left: float, weights_per_datum: float) -> float:

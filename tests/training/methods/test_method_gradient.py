@@ -7,7 +7,7 @@ import torch
 
 import posterity as pt
 from posterity.core.errors import UsageError
-from posterity.optim import OPTIMIZERS
+from posterity.optim import OPTIMIZERS, AdaBayesFP, Muon
 from posterity.training import Callback, Settings, plan
 from posterity.training.methods import METHODS
 
@@ -41,12 +41,12 @@ class Moves(Callback):
 @pytest.mark.parametrize(
     ("settings", "rates"),
     [
-        ({}, (0.01, 0.1)),  # the standard deviations by Adam
+        ({}, (0.02, 0.1)),  # the standard deviations by Adam
         ({"lr": 0.02}, (0.02, 0.1)),
         ({"optimizer": "sgd"}, (0.01, 0.1)),
         ({"optimizer": "yellowfin", "lr": 2.0}, (2.0, 2.0)),  # one tuner for both
         ({"lr": 0.01, "lr_ratio": 0.1}, (0.01, 0.001)),
-        ({"lr_sd": 0.5}, (0.01, 0.5)),
+        ({"lr_sd": 0.5}, (0.02, 0.5)),
         ({"lr": 0.3, "optimizer_sd": "sgd"}, (0.3, 1e-2)),
         ({"lr": 0.3, "optimizer_sd": "sgd", "lr_sd": 0.2}, (0.3, 0.2)),
     ],
@@ -85,7 +85,24 @@ def test_the_rate_of_standard_deviations_falls_with_the_batches_of_an_epoch(batc
 def test_small_regressions_with_many_data_for_a_weight_make_haste(rows, factor):
     """sqrt(p / (RICH N)) for N = 4, from 1 to MOST_HASTE; classes are not in a hurry."""
     assert default_rates(rows, 50)[0] == pytest.approx(0.01 * factor)
-    assert default_rates(rows, 50, classes=True)[0] == 0.01
+    assert default_rates(rows, 50, classes=True)[0] == 0.02
+
+
+@pytest.mark.parametrize(
+    ("noise", "width", "kind"),
+    [
+        (None, 3, AdaBayesFP),
+        (None, 600, Muon),  # 1801 weights
+        (0.1, 3, Muon),  # noise that is known
+    ],
+)
+def test_small_regressions_have_an_optimiser_of_their_own(curve, curve_net, noise, width, kind):
+    likelihood = {} if noise is None else {"likelihood": pt.GaussianNoise(noise)}
+    model = torch.nn.Sequential(torch.nn.Linear(1, width), torch.nn.Tanh(), torch.nn.Linear(width, 1))
+    for posterior in ("mean_field", "point"):
+        planned = plan(pt.bayesian(model, posterior=posterior, **likelihood), curve, None, Settings())
+        assert type(planned.groups[0].optimizer) is kind
+        assert planned.settings.optimizer == {AdaBayesFP: "adabayes-fp", Muon: "muon"}[kind]
 
 
 def test_each_group_has_its_own_optimiser_and_schedule(groups_of):
@@ -243,8 +260,8 @@ def test_a_short_last_batch_of_adabayes_by_hand(curve, curve_net):
         ({"optimizer_options": {"momentun": 0.1}, "optimizer": "sgd"}, "Did you mean 'momentum'"),
         ({"optimizer_options": {"momentum": "x"}, "optimizer": "sgd"}, "momentum of optimizer 'sgd' takes a number"),
         ({"optimizer_options": {"momentum": -1.0}, "optimizer": "sgd"}, "-1"),
-        ({"optimizer_options": {"lr": 0.1}}, "unknown option of optimizer 'adabayes-fp' 'lr'"),
-        ({"optimizer_options": {"groups": 1}}, "unknown option of optimizer 'adabayes-fp' 'groups'"),
+        ({"optimizer_options": {"lr": 0.1}}, "unknown option of optimizer 'muon' 'lr'"),
+        ({"optimizer_options": {"groups": 1}}, "unknown option of optimizer 'muon' 'groups'"),
         ({"schedule_options": {"epochs": 3}}, "unknown option of schedule 'cosine' 'epochs'"),
         ({"schedule_options": {"name": "step"}}, "unknown option of schedule 'cosine' 'name'"),
         ({"optimizer_sd": "adabayes", "optimizer_sd_options": {"lr_sgd": 0.0}}, "lr_sgd must be positive"),

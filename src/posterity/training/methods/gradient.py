@@ -2,7 +2,8 @@
 
 together     every group steps in every step (the default)
 by ratio     lr_sd = lr_ratio * lr_mean
-by default   the standard deviations are Adam's, whatever trains the means: the gradient of rho is so small that an
+by default   the means are Muon's, those of a small regression AdaBayes-FP's
+             the standard deviations are Adam's, whatever trains the means: the gradient of rho is so small that an
              optimiser whose steps are in proportion to it would leave them where they start. Their rate is Adam's
              lr_sd min(1, FEW / M) for M batches in an epoch: the more there are, the less a batch's gradient of rho
              says of the mean of all, and the more its noise shakes them. In a small regression they have to follow a
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posterity.core.errors import UsageError
+from posterity.core.layout import look_up_tables
 from posterity.optim import OPTIMIZERS, SCHEDULES, build_optimizer, build_schedule, check_optimizer_options
 from posterity.training.groups import DETERMINISTIC, SD, ParameterGroup
 from posterity.training.methods.method import OF_SDS, Method, Subject
@@ -28,7 +30,7 @@ from posterity.training.methods.method import OF_SDS, Method, Subject
 if TYPE_CHECKING:
     from posterity.training.settings import Settings
 
-SD_OPTIMIZER = "adam"
+OPTIMIZER, SMALL_OPTIMIZER, SD_OPTIMIZER = "muon", "adabayes-fp", "adam"  # where none is named
 FEW, FEW_SMALL = 50, 20  # batches
 RICH, MOST_HASTE = 10.0, 2.0
 
@@ -46,13 +48,13 @@ class GroupRecipe:
     @classmethod
     def of(cls, group: str, subject: Subject) -> GroupRecipe:
         """What the settings say of the group `group`."""
-        settings = subject.settings
+        settings, of_means = subject.settings, subject.optimizer
         mean_lr = _default_rate(subject) if settings.lr is None else settings.lr
         if group != SD:
             plain = dict(settings.optimizer_options)
-            return cls(settings.optimizer, mean_lr, plain, *settings.schedule_of(sd=False))
-        name = settings.optimizer_sd or (settings.optimizer if OPTIMIZERS[settings.optimizer].joint else SD_OPTIMIZER)
-        same = name == settings.optimizer
+            return cls(of_means, mean_lr, plain, *settings.schedule_of(sd=False))
+        name = settings.optimizer_sd or (of_means if OPTIMIZERS[of_means].joint else SD_OPTIMIZER)
+        same = name == of_means
         options = {**(settings.optimizer_options if same else {}), **settings.optimizer_sd_options}
         recipe, lr = OPTIMIZERS[name], settings.lr_sd
         if settings.lr_ratio is not None:
@@ -68,7 +70,7 @@ class GroupRecipe:
 
 def _default_rate(subject: Subject) -> float | None:
     """The means' rate where none is given."""
-    rate = OPTIMIZERS[subject.settings.optimizer].lr
+    rate = OPTIMIZERS[subject.optimizer].lr
     if rate is None or not subject.small:
         return rate
     return float(rate * min(MOST_HASTE, max(1.0, subject.num_data / (RICH * subject.net.num_weights)) ** 0.5))
@@ -79,6 +81,14 @@ def _sd_share(subject: Subject) -> float:
     if subject.small:
         return float(min(1.0, FEW_SMALL / subject.num_batches) ** (1 / 3))
     return min(1.0, FEW / subject.num_batches)
+
+
+def _parts(members: list[Any], subject: Subject) -> list[list[tuple[int, ...]]]:
+    """For each parameter the shapes of the weights in it, where they are not its own shape."""
+    net = subject.net
+    tables = look_up_tables(net.model)
+    vector = {id(net.posterior.mean): net.layout.matrices}
+    return [[(p.numel(),)] if id(p) in tables else vector.get(id(p), []) for p in members]
 
 
 class Gradient(Method):
@@ -132,8 +142,11 @@ class Gradient(Method):
     def _optimizer(self, recipe: GroupRecipe, members: list[Any], subject: Subject) -> torch.optim.Optimizer:
         if recipe.options:
             check_optimizer_options(recipe.optimizer, recipe.options)
+        described = OPTIMIZERS[recipe.optimizer]
         given = {"num_data": subject.num_data, "batch_size": subject.batch_size}
-        needed = {k: given[k] for k in OPTIMIZERS[recipe.optimizer].needs if k not in recipe.options}
+        needed: dict[str, Any] = {k: given[k] for k in described.needs if k not in recipe.options}
+        if described.shaped:
+            needed["parts"] = _parts(members, subject)
         made = build_optimizer(recipe.optimizer, [{"params": members}], lr=recipe.lr, **needed, **recipe.options)
         if getattr(made, "batch_size", 0) is None:
             made.batch_size = subject.batch_size  # type: ignore[attr-defined]

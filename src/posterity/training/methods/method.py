@@ -51,6 +51,12 @@ class Subject:
     small: bool = False
 
     @property
+    def optimizer(self) -> str:
+        """The name of what trains the means, which a plan has settled."""
+        assert self.settings.optimizer is not None
+        return self.settings.optimizer
+
+    @property
     def deterministic(self) -> list[nn.Parameter]:
         """What is trained beside the posterior: deterministic weights, parameters of the likelihood."""
         return list(filter(attrgetter("requires_grad"), [*self.net.model.parameters(), *self.likelihood.trained()]))

@@ -1,0 +1,161 @@
+"""Muon: each matrix of weights moves along its average gradient with all singular values made alike.
+
+    M <- b1 M + (1 - b1) G                                                            [1]
+    U = b1 M + (1 - b1) G                              Nesterov's look ahead
+    W <- W - lr sqrt(max(1, rows / columns)) polar(U),      polar(U) = (U U')^(-1/2) U
+
+A matrix is a parameter of two or more axes, (first axis, all others), of a grouped convolution one for each group. What
+is none (biases, scales of norms, look-up tables, one row or column), and a matrix whose shorter side is longer than
+`most_side`, whose polar factor would take longer than the network's own pass, moves by AdaBayes-FP (optim.adabayes)
+with M and lr as they are.
+
+In a layer whose inputs are correlated, as neighbouring pixels are, a few directions have nearly all of the gradient,
+and rates by element cannot tell them from the others; here each direction moves by the same length. The polar factor is
+that of five Newton-Schulz steps,
+    X <- a X + b (X X') X + c (X X')^2 X,    X = U / |U|  at first,
+which leave singular values that begin above 0.01 between 0.68 and 1.14; that does as well as the exact one [1].
+
+Limits: a matrix of one row is a step of length lr along its gradient; a gradient of zero moves nothing; b1 = 0 is the
+step of steepest descent for the spectral norm; without matrices it is AdaBayes-FP.
+
+Of a flat parameter that holds many tensors `parts` has their shapes, one after the other: (groups, rows, columns) of a
+matrix, (size,) of what is none. It has such a list for each parameter, an empty one where its own shape says it.
+
+[1] Jordan, Jin, Boza, You, Cesista, Newhouse, Bernstein, Muon: an optimizer for hidden layers in neural networks, 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from posterity.core.errors import UsageError
+from posterity.optim.adabayes import AdaBayesFP
+from posterity.optim.stepping import Group, check_positive, walk
+
+Part = tuple[int, ...]
+
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c
+ITERATIONS = 5
+MOST_SIDE = 128
+
+
+class Muon(AdaBayesFP):
+    """Matrices by their polar factor, the rest by AdaBayes-FP."""
+
+    def __init__(
+        self,
+        params: ParamsT,
+        *,
+        lr: float = 0.02,
+        lr_sgd: float = 0.5,
+        batch_size: int | None = None,
+        reduction: str = "mean",
+        betas: tuple[float, float] = (0.95, 0.999),
+        weight_decay: float = 0.0,
+        maximize: bool = False,
+        most_side: int = MOST_SIDE,
+        parts: Sequence[Sequence[Part]] = (),
+    ) -> None:
+        settings: dict[str, Any] = {"batch_size": batch_size, "reduction": reduction, "betas": betas}
+        settings |= {"weight_decay": weight_decay, "maximize": maximize}
+        check_positive("most_side", most_side)
+        self.most_side = most_side
+        super().__init__(params, lr=lr, lr_sgd=lr_sgd, **settings)
+        members = (p for group in self.param_groups for p in group["params"])
+        self._pieces = {p: self._joined(p, given) for p, given in zip(members, parts, strict=False) if given}
+
+    def move(self, p: Tensor, group: Group) -> None:
+        """Matrix by matrix, and what lies between them at once."""
+        state = self.state[p]
+        assert p.grad is not None
+        kernel, turn = self.kernel(group, state["step"]), self._turn(group)
+        tensors = (p.detach(), p.grad, state["m"], state["v"])
+        for part, (w, g, m, v) in self._split(p, tensors):
+            if part is None:
+                walk(kernel, w, g, m, v, maximize=group["maximize"])
+            else:
+                turn(part, w, g, m)
+
+    def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
+        """Of <g>: those of AdaBayes-FP; of a matrix the length of its step over that of its average gradient."""
+        rates = super().element_rates(group, state)
+        p = next(p for p in group["params"] if self.state[p] is state)
+        correction = 1 - group["betas"][0] ** state["step"]
+        for part, (rate, m) in self._split(p, (rates, state["m"])):
+            if part is not None:
+                rate.fill_(_length(group, part) * correction / max(float(m.norm()), torch.finfo(m.dtype).tiny))
+        return rates
+
+    def _turn(self, group: Group) -> Any:
+        """The function that moves one matrix."""
+        beta, share = group["betas"][0], self._share(group) * (-1 if group["maximize"] else 1)
+        decay = self._decay(group)
+
+        def turn(part: Part, w: Tensor, g: Tensor, m: Tensor) -> None:
+            g = g.to(m.dtype)
+            g = g if share == 1 else g * share
+            m.lerp_(g, 1 - beta)
+            if decay:
+                w.mul_(1 - decay)
+            along = polar(torch.lerp(g, m, beta).reshape(part))
+            w.add_(along.reshape(w.shape).to(w.dtype), alpha=-_rate(group, part))
+
+        return turn
+
+    def _split(self, p: Tensor, tensors: Sequence[Tensor]) -> Iterator[tuple[Part | None, Sequence[Tensor]]]:
+        """Corresponding pieces of the parameter's `tensors`: each matrix with its shape, and the runs between them."""
+        own = (1, p.shape[0], math.prod(p.shape[1:])) if p.dim() > 1 else (p.numel(),)
+        matrices, sizes = zip(*self._pieces.get(p) or self._joined(p, [own]), strict=True)
+        if len(sizes) == 1:
+            yield matrices[0], tensors
+        else:
+            yield from zip(matrices, zip(*(tensor.split(sizes) for tensor in tensors), strict=True), strict=True)
+
+    def _joined(self, p: Tensor, parts: Sequence[Part]) -> list[tuple[Part | None, int]]:
+        """The matrices among `parts` with their sizes, and None with the size of each run of others between them."""
+        if sum(map(math.prod, parts)) != p.numel():
+            raise UsageError(f"the parts of a parameter of shape {tuple(p.shape)} do not add up to it: {list(parts)}")
+        joined: list[tuple[Part | None, int]] = []
+        for part in parts:
+            size = math.prod(part)
+            if self._is_matrix(part):
+                joined.append((part, size))
+            elif joined and joined[-1][0] is None:
+                joined[-1] = (None, joined[-1][1] + size)
+            else:
+                joined.append((None, size))
+        return joined
+
+    def _is_matrix(self, part: Part) -> bool:
+        return len(part) == 3 and 1 < min(part[1:]) <= self.most_side
+
+
+def polar(matrices: Tensor) -> Tensor:
+    """U (U' U)^(-1/2) of each of `matrices` (..., rows, columns), by Newton-Schulz; zero of a zero."""
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if tall else matrices
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
+    one = x.shape[:-2].numel() == 1  # calls for one matrix take less time than those for a batch
+    x = x.reshape(x.shape[-2:]) if one else x
+    multiply = torch.addmm if one else torch.baddbmm
+    a, b, c = NEWTON_SCHULZ
+    for _ in range(ITERATIONS):
+        gram = x @ x.mT
+        x = multiply(x, multiply(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return (x.mT if tall else x).reshape(matrices.shape)
+
+
+def _rate(group: Group, part: Part) -> float:
+    """lr sqrt(max(1, rows / columns))."""
+    return float(group["lr"]) * math.sqrt(max(1.0, part[1] / part[2]))
+
+
+def _length(group: Group, part: Part) -> float:
+    """The Euclidean length of a step whose singular values are all one."""
+    return _rate(group, part) * math.sqrt(part[0] * min(part[1:]))
