@@ -177,6 +177,7 @@ def collected(args: argparse.Namespace) -> dict[str, Any]:
             "splits": task.splits,
             "seeds": seeds_of(task, args),
             "other": task.dataset in OTHERS,
+            "methods": methods_of(task, args),
         }
         for name, task in TASKS.items()
         if name in args.tasks and not task.lacks
@@ -225,7 +226,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["run", "table", "restore"])
     parser.add_argument("--published", action="store_true", help="also print ours beside published results (UCI sets)")
-    args = asked(parser, [task.name for task in ALL], [name for name in METHODS if not METHODS[name].classes])
+    args = asked(parser, [task.name for task in ALL], [name for name in METHODS if not METHODS[name].peer])
     {"run": run, "table": table, "restore": restore}[args.command](args)
 
 

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from defaults_training import (
     adam,
     fit,
     initial,
+    muon,
     noise_of,
     outputs,
     predictive,
@@ -43,6 +45,7 @@ from posterity.likelihoods.classes import predict_classes
 from posterity.storage.atomic import read_json, replace_file, write_text
 
 RATES = (1e-3, 3e-3, 1e-2)
+MUON_RATES, MUON_TRIALS = (5e-3, 1e-2, 2e-2), "muon-"
 MEMBERS = 5
 HELD_OUT = 0.1
 
@@ -80,17 +83,22 @@ def nine_tenths(cell: Cell) -> tuple[Dataset, Dataset]:
     return cell.problem.train.split(HELD_OUT, generator(cell.seed, "held out"))
 
 
-def plain_network(cell: Cell, rate: float, member: int, *, held_out: bool = False) -> Network:
-    """A network by maximum likelihood, trained or read."""
+Optimise = Callable[[nn.Module, float], torch.optim.Optimizer]
+
+
+def plain_network(
+    cell: Cell, rate: float, member: int, *, held_out: bool = False, optimise: Optimise = adam, name: str = ""
+) -> Network:
+    """A network by maximum likelihood, trained or read; those of another optimiser than Adam are kept by `name`."""
     train = nine_tenths(cell)[0] if held_out else cell.problem.train
     model = initial(cell.task, train, member)
-    data = "tenth" if held_out else "whole"
+    data = name + ("tenth" if held_out else "whole")
     path = cell.folder / "networks" / f"{data}-{rate:g}-{cell.epochs}-{cell.seed}-{member}.pt"
     if path.exists():
         kept = torch.load(path, weights_only=True)
         model.load_state_dict(kept["state"])
         return Network(model.eval(), kept["seconds"])
-    seconds = fit(model, adam(model, rate), train, epochs=cell.epochs, seed=member)
+    seconds = fit(model, optimise(model, rate), train, epochs=cell.epochs, seed=member)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, lambda partial: torch.save({"state": model.state_dict(), "seconds": seconds}, partial))
     return Network(model, seconds)
@@ -135,9 +143,9 @@ def keep_rate(cell: Cell, rate: float, name: str = "") -> None:
     write_text(path, json.dumps({"rate": rate}) + "\n")
 
 
-def _plain_trial(first: Cell, rate: float) -> dict[str, float]:
+def _plain_trial(first: Cell, rate: float, **kind: Any) -> dict[str, float]:
     train, held = nine_tenths(first)
-    network = plain_network(first, rate, first.member, held_out=True)
+    network = plain_network(first, rate, first.member, held_out=True, **kind)
     values = outputs(network.model, held.x)[None]
     nll = held_nll(predictive(values, noise_of(network, first.problem, 0, train)), held)
     return {"nll": nll, "seconds": network.seconds}
@@ -157,6 +165,12 @@ def fitted(cell: Cell, network: Network, **chosen: Any) -> Fitted:
 def plain(cell: Cell) -> Fitted:
     rate = rate_of(cell)
     return fitted(cell, plain_network(cell, rate, cell.member), rate=rate)
+
+
+def plain_muon(cell: Cell) -> Fitted:
+    kind: dict[str, Any] = {"optimise": muon, "name": MUON_TRIALS}
+    rate = best_rate(cell, MUON_RATES, partial(_plain_trial, **kind), name=MUON_TRIALS)
+    return fitted(cell, plain_network(cell, rate, cell.member, **kind), rate=rate)
 
 
 def map_(cell: Cell) -> Fitted:

@@ -16,6 +16,7 @@ import torch
 import posterity
 from defaults_baselines import (
     MEMBERS,
+    MUON_TRIALS,
     Cell,
     Fitted,
     dropout,
@@ -24,6 +25,7 @@ from defaults_baselines import (
     laplace_torch,
     map_,
     plain,
+    plain_muon,
     plain_network,
     rate_of,
     scaled,
@@ -64,8 +66,9 @@ def ours_laplace(cell: Cell) -> Fitted:
 class Method:
     """What it is, how it is fitted, about what it costs beside plain.
 
-    Of ours: the `run` that its cells belong to. `lacks` says why it is left out. What knows `classes` alone is a method
-    of `quality.py`, and of `defaults.py` where it is asked for by name. `rates` names the trials that its rate is from.
+    Of ours: the `run` that its cells belong to. `lacks` says why it is left out. It may know `classes` alone. A `peer`
+    is a method of `quality.py`, and of `defaults.py` where it is asked for by name. `rates` names the trials that its
+    rate is from.
     """
 
     about: str
@@ -74,6 +77,7 @@ class Method:
     run: Callable[[Cell], Run] | None = None
     lacks: str = ""
     classes: bool = False
+    peer: bool = False
     rates: str = ""
 
 
@@ -85,6 +89,14 @@ METHODS = {
     "plain": Method(
         "maximum likelihood; the best rate of 0.001, 0.003, 0.01 by the nll on a held-out tenth, once for a task",
         plain,
+    ),
+    "plain-muon": Method(
+        "plain with the optimiser of our means, Muon for matrices and AdaBayes-FP for the rest; the best rate of "
+        "0.005, 0.01, 0.02",
+        plain_muon,
+        1.3,
+        classes=True,
+        rates=MUON_TRIALS,
     ),
     "map": Method("the same with the prior N(0, 2 / n_in)", map_),
     "dropout": Method("Monte-Carlo dropout (0.05, images 0.2), 32 passes", dropout, 1.6),
@@ -100,6 +112,7 @@ METHODS = {
         bayesian_torch,
         2.5,
         classes=True,
+        peer=True,
     ),
     "torch_blue": Method(
         "mean-field as in its quick start: Adam 0.001, KL at the sampled weights / number of data, prior N(0, 1), 32 "
@@ -109,6 +122,7 @@ METHODS = {
         torch_blue,
         3.0,
         classes=True,
+        peer=True,
     ),
     "swag": Method(
         "SGD with momentum 0.9, weight decay 0.0003, the best first rate of 0.01, 0.03, 0.1 (as of plain), a tenth of "
@@ -116,6 +130,7 @@ METHODS = {
         swag,
         1.2,
         classes=True,
+        peer=True,
         rates=TRIALS,
     ),
     "ours": Method("`fit` with no option beside data, network, epochs and seed, 32 samples", ours, 2.0, run_of),

@@ -22,6 +22,7 @@ from posterity.experiments.run import SCHEMA
 from posterity.experiments.uci_study import PUBLISHED
 from posterity.likelihoods import student_fit
 from posterity.objectives import balance
+from posterity.optim import muon
 from posterity.storage import write_text
 from posterity.training import plan, warming
 from posterity.training.methods import gradient
@@ -72,6 +73,7 @@ def effective() -> dict[str, Any]:
         "balance": [getattr(balance, name) for name in ("B", "C", "LOWEST", "HIGHEST", "RAMP")],
         "warming": [getattr(warming, name) for name in ("A", "B", "C", "COLD", "LEAST", "MOST", "FROM", "TO", "AMPLE")],
         "rates": [getattr(gradient, name) for name in ("FEW", "FEW_SMALL", "RICH", "MOST_HASTE")],
+        "optimisers": [gradient.OPTIMIZER, gradient.SMALL_OPTIMIZER, muon.MOST_SIDE, muon.ITERATIONS],
         "settled": [student_fit.LEAST_DF, student_fit.MOST_SLOPE, student_fit.MOST_STRETCH, *student_fit.PULLS],
     }
     for group in planned.groups:
@@ -247,7 +249,7 @@ def page(stored: Mapping[str, Any]) -> str:
     for name, task in cells.tasks.items():
         seeds = f"{'splits' if task['splits'] else 'seeds'} {' '.join(map(str, task['seeds']))}"
         lines += ["", f"## {name}: {task['network']}, {task['epochs']} epochs, {seeds}", ""]
-        lines += task_table(cells, name, list(asked))
+        lines += task_table(cells, name, [method for method in asked if cells.knows(name, method)])
     lines += ["", "## Verdicts", "", *_rules(), ""]
     lines += [f"- {verdict.line()}" for verdict in verdicts(cells)]
     lines += ["", "## Where ours is worse", ""]

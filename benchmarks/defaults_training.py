@@ -30,6 +30,7 @@ from posterity.data import Dataset
 from posterity.experiments.build import build_module
 from posterity.likelihoods import Prediction, RealPrediction
 from posterity.likelihoods.classes import predict_classes
+from posterity.optim import Muon
 
 LEAST_VARIANCE = 1e-6  # of standardised targets that a network meets exactly
 ROWS = 1000  # predicted at a time
@@ -95,6 +96,11 @@ def adam(model: nn.Module, rate: float, num_data: int | None = None) -> torch.op
             decay = 0.0 if num_data is None else own[0][0].numel() / (2 * num_data)
             groups.append({"params": own, "weight_decay": decay})
     return torch.optim.Adam(groups, lr=rate, betas=(0.9, 0.999), eps=1e-8, fused=True)
+
+
+def muon(model: nn.Module, rate: float) -> torch.optim.Optimizer:
+    """The optimiser of our means, of which this library's fit has the same settings by default."""
+    return Muon(model.parameters(), lr=rate, lr_sgd=0.5, batch_size=BATCH, betas=(0.95, 0.999), most_side=128)
 
 
 def cosine(done: int, total: int) -> float:

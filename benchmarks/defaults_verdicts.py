@@ -26,7 +26,7 @@ from typing import Any
 # 1: lower is better, -1: higher is.
 SIGN = {"accuracy": -1, "nll": 1, "ece": 1, "rmse": 1, "log_likelihood": -1, "auroc_noise": -1, "auroc_other": -1}
 OURS, PLAIN = "ours", "plain"
-SINGLE = ("map", "dropout", "scaled", "ivon-opt", "laplace-torch")  # of one network, beside plain
+SINGLE = ("plain-muon", "map", "dropout", "scaled", "ivon-opt", "laplace-torch")  # of one network, beside plain
 TWINS = {"ours-ensemble": "ensemble", "ours-laplace": "laplace-torch"}
 COVERAGE = (0.85, 0.95)
 TARGETS = {
@@ -50,6 +50,10 @@ class Cells:
     def of_kind(self, kind: str) -> list[str]:
         """The names of the tasks that are classifications, or regressions."""
         return [name for name, task in self.tasks.items() if task["kind"] == kind]
+
+    def knows(self, task: str, method: str) -> bool:
+        """Whether the method is one for the task."""
+        return method in self.tasks[task].get("methods", (method,))
 
     def here(self, task: str, method: str) -> list[Mapping[str, Any]]:
         """The rows that there are, by seed."""
@@ -157,7 +161,9 @@ def mean_within(cells: Cells, task: str, column: str, good: Callable[[float], bo
 
 
 def _nll(cells: Cells, ours: str, other: str) -> dict[str, int | None]:
-    return {task: compared(cells, task, cells.nll(task), ours, other) for task in cells.tasks}
+    return {
+        task: compared(cells, task, cells.nll(task), ours, other) for task in cells.tasks if cells.knows(task, other)
+    }
 
 
 def _auroc(cells: Cells, kind: str) -> dict[str, int | None]:

@@ -146,7 +146,7 @@ class Run(Settings):
         task = self.task or (DATASETS[self.dataset].task if self.dataset in DATASETS else None)
         real = isinstance(self.noise, str) and task in (None, "regression")
         found = {
-            "rule of auto": (4 if real else 5) if self.temperature == Auto.kind else 0,  # by the data (training.course)
+            "rule of auto": (4 if real else 6) if self.temperature == Auto.kind else 0,  # by the data (training.course)
             "rule of optimizer": 1
             if self.optimizer is None and not (real and task)
             else 0,  # small regressions' is older

@@ -27,7 +27,7 @@ import math
 from dataclasses import dataclass
 
 B, C = 1 / 10, 0.108
-LOWEST, HIGHEST = 1 / 6, 3 / 2  # of the constant temperature
+LOWEST, HIGHEST = 1 / 3, 3 / 2  # of the constant temperature
 RAMP = 0.5  # share of the training
 LEAST = 1e-6  # of a KL for each datum
 
