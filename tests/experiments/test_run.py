@@ -15,8 +15,9 @@ from pydantic import ValidationError, create_model
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.experiments import Run, demo_runs
 from posterity.experiments import run as module
+from posterity.experiments.build import build_data, build_network
 from posterity.experiments.run import SCHEMA, tomllib
-from posterity.training import Settings
+from posterity.training import Settings, plan
 from posterity.training.fields import OPTIMISER, setting
 
 DEFAULTS = Path(__file__).with_name("defaults.json")
@@ -142,17 +143,28 @@ def test_an_added_option_leaves_every_folder(tmp_path):
 
 
 def test_a_rule_that_has_changed_changes_the_keys_of_those_that_go_by_it(monkeypatch):
-    """Keys from before the temperature by the data and the noise at the end."""
+    """Keys from before the temperature by the data, the noise at the end, and an optimiser by rule."""
     monkeypatch.setattr(Run, "_rules", lambda self: {})
     runs = [
+        Run(dataset="digits", temperature=0.1, optimizer="adam"),
+        Run(dataset="uci-boston", temperature=0.1, noise=0.3, optimizer="adam"),
+        Run(dataset="digits", optimizer="adam"),
         Run(dataset="digits", temperature=0.1),
         Run(dataset="uci-boston", temperature=0.1, noise=0.3),
-        Run(dataset="digits"),
-        Run(dataset="uci-boston", temperature=0.1),
+        Run(dataset="uci-boston", temperature=0.1, optimizer="adam"),
     ]
     before = [run.key for run in runs]
     monkeypatch.undo()
-    assert [run.key == key for run, key in zip(runs, before, strict=True)] == [True, True, False, False]
+    assert [run.key == key for run, key in zip(runs, before, strict=True)] == [True, True, False, False, False, False]
+
+
+def test_small_regressions_have_the_keys_and_the_optimiser_that_they_had():
+    """That the optimiser goes by rule changed the keys of others alone: the rule gives these what was the default."""
+    assert set(Run(dataset="uci-boston")._rules()) == {"rule of auto", "rule of noise"}
+    assert set(Run(dataset="digits")._rules()) == {"rule of auto", "rule of optimizer"}
+    run = Run(dataset="diabetes", train_rows=20)
+    train = build_data(run).train
+    assert plan(build_network(run, train), train, None, run).settings.optimizer == "adabayes-fp"
 
 
 def test_another_schema_gives_other_keys(monkeypatch):
