@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -137,7 +138,7 @@ class Muon(AdaBayesFP):
 
 
 def polar(matrices: Tensor) -> Tensor:
-    """U (U' U)^(-1/2) of each of `matrices` (..., rows, columns), by Newton-Schulz; zero of a zero."""
+    """(U U')^(-1/2) U of each of `matrices` (..., rows, columns), by Newton-Schulz; zero of a zero."""
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = matrices.mT if tall else matrices
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
@@ -145,9 +146,13 @@ def polar(matrices: Tensor) -> Tensor:
     x = x.reshape(x.shape[-2:]) if one else x
     multiply = torch.addmm if one else torch.baddbmm
     a, b, c = NEWTON_SCHULZ
+    # X = P X0 all along, and all P and Gram matrices commute: what is multiplied has the shorter side alone.
+    gram, factors = x @ x.mT, []
     for _ in range(ITERATIONS):
-        gram = x @ x.mT
-        x = multiply(x, multiply(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+        gram = factors[-1] @ gram @ factors[-1] if factors else gram
+        factors.append(multiply(gram, gram, gram, beta=b, alpha=c))
+        factors[-1].diagonal(dim1=-2, dim2=-1).add_(a)
+    x = reduce(torch.matmul, factors) @ x
     return (x.mT if tall else x).reshape(matrices.shape)
 
 
