@@ -147,13 +147,13 @@ def polar(matrices: Tensor) -> Tensor:
     multiply = torch.addmm if one else torch.baddbmm
     a, b, c = NEWTON_SCHULZ
     # X = P X0 all along, and all P and Gram matrices commute: what is multiplied has the shorter side alone.
-    gram, factors = x @ x.mT, []
+    gram, factors = x @ x.mT, list[Tensor]()
     for _ in range(ITERATIONS):
         gram = factors[-1] @ gram @ factors[-1] if factors else gram
         factors.append(multiply(gram, gram, gram, beta=b, alpha=c))
         factors[-1].diagonal(dim1=-2, dim2=-1).add_(a)
-    x = reduce(torch.matmul, factors) @ x
-    return (x.mT if tall else x).reshape(matrices.shape)
+    found: Tensor = reduce(torch.matmul, factors) @ x
+    return (found.mT if tall else found).reshape(matrices.shape)
 
 
 def _rate(group: Group, part: Part) -> float:
