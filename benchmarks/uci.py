@@ -3,9 +3,9 @@
     python benchmarks/uci.py run
     python benchmarks/uci.py table
 
-`run` does what `posterity uci NAME` does, for each set; splits that are there are not run again (an hour on a core).
-`table` judges what there is: it writes uci.json, with every split, and uci.md, which is made of it alone. A set of
-which no run is there keeps the rows that uci.json has: right where what changed since does not change its runs.
+`run` does what `posterity uci NAME` does, for each set; splits that are there, or in uci.json with the present key, are
+not run again (an hour on a core). `table` judges what there is: it writes uci.json, with every split, and uci.md, which
+is made of it alone.
 Our defaults are above the published log-likelihood where the mean over the splits is, and near its RMSE where theirs is
 not exceeded by more than NEAR of it.
 """
@@ -54,20 +54,30 @@ def rows_of(name: str, folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def stored_rows(name: str, folder: Path) -> list[dict[str, Any]]:
+    """The splits that uci.json has of the present defaults."""
+    keys = {run.split: run.key for run in runs_of(name)}
+    rows = read_json(folder / f"{NAME}.json").get("rows", [])
+    return [row for row in rows if row["set"] == name and row["key"] == keys.get(row["split"])]
+
+
 def run(args: argparse.Namespace) -> None:
     """One split after the other."""
     torch.set_num_threads(1)
     for name in args.sets:
-        for record in study_splits(runs_of(name), args.out / name):
+        known = {row["split"] for row in stored_rows(name, args.to)}
+        missing = [each for each in runs_of(name) if each.split not in known]
+        for record in study_splits(missing, args.out / name) if missing else ():
             print(f"{name} {record.run.split}: " + ", ".join(f"{m} {record.test[m]:.4g}" for m in SHOWN), flush=True)
 
 
 def table(args: argparse.Namespace) -> None:
     """Write the files."""
     splits = {name: SETS[f"uci-{name}"].num_splits for name in PUBLISHED}
-    before = read_json(args.to / f"{NAME}.json").get("rows", [])
-    own = {name: rows_of(name, args.out / name) for name in PUBLISHED}
-    rows = [row for name in PUBLISHED for row in own[name] or (row for row in before if row["set"] == name)]
+    rows = []
+    for name in PUBLISHED:
+        by_split = {row["split"]: row for row in (*stored_rows(name, args.to), *rows_of(name, args.out / name))}
+        rows += [by_split[split] for split in sorted(by_split)]
     stored = {**present_defaults(), "splits": splits, "published": PUBLISHED, "rows": rows}
     write_text(args.to / f"{NAME}.json", json.dumps(stored, indent=1) + "\n")
     write_text(args.to / f"{NAME}.md", page(json.loads(json.dumps(stored))))
