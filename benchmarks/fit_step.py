@@ -34,7 +34,8 @@ NETWORKS = ("mlp", "lenet5")
 FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "fit: point, Adam, temperature 0": ("point", {"temperature": 0.0}),
     "fit: point, Adam, temperature 1": ("point", {"temperature": 1.0}),
-    "fit: no options (mean-field, AdaBayes-FP for means, Adam for sds)": ("mean_field", {"optimizer": "adabayes-fp"}),
+    "fit: no options (mean-field, Muon for means, Adam for sds)": ("mean_field", {"optimizer": None}),
+    "fit: mean-field, AdaBayes-FP for means, Adam for sds": ("mean_field", {"optimizer": "adabayes-fp"}),
     "fit: mean-field, Adam": ("mean_field", {}),
     "fit: mean-field, SGD for means, Adam for sds": ("mean_field", {"optimizer": "sgd"}),
     "fit: mean-field, IVON": ("mean_field", {"optimizer": "ivon"}),

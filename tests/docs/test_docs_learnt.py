@@ -13,14 +13,15 @@ from posterity.objectives.balance import HIGHEST
 from posterity.objectives.tempering import AUTO_MOST, AUTO_TAU
 from posterity.optim import SD_RATE
 from posterity.training.methods import METHODS
-from posterity.training.methods.gradient import SD_OPTIMIZER
+from posterity.training.methods.gradient import OPTIMIZER, SD_OPTIMIZER, SMALL_OPTIMIZER
 
 PAGE = NAMES["docs/what_we_learnt.md"].read_text(encoding="utf-8")
 DEFAULTS = {name: field.default for name, field in Run.model_fields.items()}
 # What a run takes where its field says nothing.
 TAKEN = {
     **DEFAULTS,
-    "lr": METHODS[DEFAULTS["optimizer"]].default_lr,
+    "optimizer": OPTIMIZER,
+    "lr": METHODS[OPTIMIZER].default_lr,
     "optimizer_sd": SD_OPTIMIZER,
     "lr_sd": SD_RATE,
     "relative_sd": DEFAULT_RELATIVE_SD,
@@ -37,6 +38,8 @@ def test_the_recipe_is_the_defaults():
     given = {name: ast.literal_eval(value) for name, value in re.findall(r"`(\w+) = ([^`]+)`", PAGE)}
     assert given.keys() == WANTED
     assert given == {name: TAKEN[name] for name in WANTED}
+    assert DEFAULTS["optimizer"] is None  # by rule
+    assert f"`{SMALL_OPTIMIZER}` for small regressions" in PAGE
     assert f"from 0 up to at most {HIGHEST * AUTO_MOST:g}" in PAGE
 
 
