@@ -162,6 +162,12 @@ def test_small_regressions_have_the_keys_and_the_optimiser_that_they_had():
     """That the optimiser goes by rule changed the keys of others alone: the rule gives these what was the default."""
     assert set(Run(dataset="uci-boston")._rules()) == {"rule of auto", "rule of noise"}
     assert set(Run(dataset="digits")._rules()) == {"rule of auto", "rule of optimizer"}
+    said = {"optimizer": "adabayes-fp"}
+    assert Run(dataset="digits", **said).key not in (
+        Run(dataset="digits").key,
+        Run(dataset="digits", optimizer="adam").key,
+    )
+    assert Run(dataset="uci-boston", **said).key != Run(dataset="uci-boston").key  # which may be a large network's, too
     run = Run(dataset="diabetes", train_rows=20)
     train = build_data(run).train
     assert plan(build_network(run, train), train, None, run).settings.optimizer == "adabayes-fp"

@@ -48,6 +48,7 @@ else:
     import tomli as tomllib
 
 SCHEMA = 3  # grows when a default changes (tests/experiments/defaults.json holds them together)
+FORMER_OPTIMIZER = "adabayes-fp"  # the default before it went by rule
 STARTED = [name for name in POSTERIORS.own if POSTERIORS[name].trainable]
 
 
@@ -138,18 +139,27 @@ class Run(Settings):
     def key(self) -> str:
         """A hash of what differs from the defaults."""
         different = {name: value for name, value in self._identity().items() if not self.is_default(name)}
+        if self.optimizer == FORMER_OPTIMIZER and not self._real:
+            del different["optimizer"]  # it was the default, and runs are found that say no more of it
         text = json.dumps({"schema": SCHEMA, **self._rules(), **different}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    @property
+    def _real(self) -> bool:
+        """Whether it is a regression with learnt noise, or might be one."""
+        return isinstance(self.noise, str) and self._task in (None, "regression")
+
+    @property
+    def _task(self) -> str | None:
+        return self.task or (DATASETS[self.dataset].task if self.dataset in DATASETS else None)
+
     def _rules(self) -> dict[str, int]:
         """The versions of those that it goes by and that have changed."""
-        task = self.task or (DATASETS[self.dataset].task if self.dataset in DATASETS else None)
-        real = isinstance(self.noise, str) and task in (None, "regression")
+        real = self._real
         found = {
             "rule of auto": (4 if real else 6) if self.temperature == Auto.kind else 0,  # by the data (training.course)
-            "rule of optimizer": 1
-            if self.optimizer is None and not (real and task)
-            else 0,  # small regressions' is older
+            # Small regressions are trained as they were; elsewhere what is not said is another optimiser now.
+            "rule of optimizer": 1 if self.optimizer is None and not (real and self._task) else 0,
             "rule of noise": 3 if real else 0,  # at the end: Student-t, with a trend and a stretch
         }
         return {name: number for name, number in found.items() if number}
