@@ -16,7 +16,7 @@ def test_what_is_shown_is_read_again(cli, tmp_path):
     done = cli("config", "show", *FLAGS)
     assert done.code == 0, done.err
     for line in (
-        'optimizer = "sgd"  # default: "adabayes-fp"', "hidden = [  # default: not set",
+        'optimizer = "sgd"  # default: not set', "hidden = [  # default: not set",
         "[optimizer_options]  # default: not set", "batch_size = 100\n",
     ):  # fmt: skip
         assert line in done.out

@@ -32,7 +32,7 @@ def read_csv(path):
 
 
 def test_train_evaluate_predict_on_digits(train, cli, tmp_path):
-    done = train("run", "--temperature", 0.1, "--lr", 0.01, "--json", epochs=12)
+    done = train("run", "--temperature", 0.1, "--json", epochs=12)
     assert done.code == 0
     assert done.json["test"].keys() == CLASS_METRICS
     assert done.json["test"]["accuracy"] > 0.9

@@ -50,13 +50,16 @@ QUOTED = {
     "README.md": [
         ("posterity, no options", "digits-lenet5", "ours", (2, 3, 3, 3)),
         ("plain", "digits-lenet5", "plain", (2, 3, 3, 3)),
+        ("plain, with the optimiser of ours", "digits-lenet5", "plain-muon", (2, 3, 3, 3)),
         ("plain, temperature-scaled", "digits-lenet5", "scaled", (2, 3, 3, 3)),
         ("five plain networks", "digits-lenet5", "ensemble", (2, 3, 3, 3)),
     ],
     "docs/what_we_learnt.md": [
         ("MNIST, plain network, as long", "mnist-lenet5", "plain", (2, 4, 4)),
+        ("MNIST, plain network, Muon", "mnist-lenet5", "plain-muon", (2, 4, 4)),
         ("MNIST, our defaults", "mnist-lenet5", "ours", (2, 4, 4)),
         ("CIFAR-10, plain network, as long", "cifar10-lenet5", "plain", (2, 3, 4)),
+        ("CIFAR-10, plain network, Muon", "cifar10-lenet5", "plain-muon", (2, 3, 4)),
         ("CIFAR-10, our defaults", "cifar10-lenet5", "ours", (2, 3, 4)),
     ],
 }

@@ -10,7 +10,7 @@ import posterity as pt
 from posterity.core.errors import UsageError
 from posterity.core.layout import Layout
 from posterity.optim import AdaBayesFP, Muon, build_optimizer, effective_rates
-from posterity.optim.muon import polar
+from posterity.optim.muon import _pieces, polar
 
 LOW, HIGH = 0.67, 1.21  # between which Newton-Schulz leaves singular values that are not tiny
 
@@ -187,7 +187,7 @@ def test_fit_gives_it_the_shapes_of_means_and_of_weights_without_a_posterior():
     class Look(pt.Callback):
         def on_start(self, training):
             for group in training.groups:
-                seen[group.name] = [group.optimizer._pieces.get(p) for p in group.parameters]
+                seen[group.name] = [_pieces(p, group.settings) for p in group.parameters]
 
     model = nn.Sequential(nn.Embedding(9, 3), nn.Flatten(), nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2))
     net = pt.bayesian(model, select="4.*")
@@ -195,6 +195,6 @@ def test_fit_gives_it_the_shapes_of_means_and_of_weights_without_a_posterior():
     pt.fit(net, data, epochs=1, optimizer_sd="muon", callbacks=[Look()])
     assert seen == {
         "mean": [[((1, 2, 4), 8), (None, 2)]],
-        "sd": [None],
-        "deterministic": [[(None, 27)], None, None],  # the look-up table is no matrix, the linear map is one by itself
+        "sd": [[(None, 10)]],
+        "deterministic": [[(None, 27)], [((1, 4, 6), 24)], [(None, 4)]],  # the look-up table is no matrix
     }

@@ -304,13 +304,13 @@ def test_strange_weights_are_refused(weight, message):
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_a_training_with_weights_is_that_of_repeated_rows(task):
     generator = torch.Generator().manual_seed(0)
-    x, counts = torch.randn(15, 3, generator=generator), torch.randint(1, 4, (15,), generator=generator)
+    x, counts = torch.randn(15, 3, generator=generator).double(), torch.randint(1, 4, (15,), generator=generator)
     y = (x[:, 0] > 0).long() if task == "classification" else x[:, :1] + 0.1 * torch.randn(15, 1, generator=generator)
     again = torch.repeat_interleave(torch.arange(15), counts)
     found = []
     for data in (pt.Dataset.from_arrays(x, y, weight=counts.float()), pt.Dataset.from_arrays(x[again], y[again])):
         torch.manual_seed(0)
-        net = pt.bayesian(nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 3 - y.ndim)), seed=0)
+        net = pt.bayesian(nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 3 - y.ndim)).double(), seed=0)
         result = pt.fit(net, data, epochs=20, seed=0)
         found.append([net.posterior.mean, net.posterior.sd, net.predict(x, seed=0).total, result.ending["sd_wanted"]])
     for ours, theirs in zip(*found, strict=True):

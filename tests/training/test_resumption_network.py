@@ -78,7 +78,10 @@ OTHERS = {  # what was begun with, what is gone on with, what is said
 @pytest.mark.parametrize("case", OTHERS)
 def test_another_network_is_refused_with_what_differs(broken_off, checkpoint_bytes, regression, tmp_path, case):
     begun, other, message = OTHERS[case]
-    out, options = tmp_path / "run", {"epochs": 2, "batch_size": 20}
+    out, options = (
+        tmp_path / "run",
+        {"epochs": 2, "batch_size": 20, "optimizer": "adam"},
+    )  # by default it is the noise's
     broken_off(build(**begun), regression, out=out, at=2, **options)
     before = checkpoint_bytes(out)
     net = build(**other)

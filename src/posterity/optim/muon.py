@@ -37,7 +37,7 @@ from torch.optim.optimizer import ParamsT
 
 from posterity.core.errors import UsageError
 from posterity.optim.adabayes import AdaBayesFP
-from posterity.optim.stepping import Group, check_positive, walk
+from posterity.optim.stepping import BlockOptimizer, Group, check_positive, walk
 
 Part = tuple[int, ...]
 
@@ -63,13 +63,20 @@ class Muon(AdaBayesFP):
         most_side: int = MOST_SIDE,
         parts: Sequence[Sequence[Part]] = (),
     ) -> None:
-        settings: dict[str, Any] = {"batch_size": batch_size, "reduction": reduction, "betas": betas}
-        settings |= {"weight_decay": weight_decay, "maximize": maximize}
-        check_positive("most_side", most_side)
-        self.most_side = most_side
-        super().__init__(params, lr=lr, lr_sgd=lr_sgd, **settings)
-        members = (p for group in self.param_groups for p in group["params"])
-        self._pieces = {p: self._joined(p, given) for p, given in zip(members, parts, strict=False) if given}
+        settings: Group = {"lr": lr, "lr_sgd": lr_sgd, "batch_size": batch_size, "reduction": reduction, "betas": betas}
+        settings |= {"weight_decay": weight_decay, "maximize": maximize, "most_side": most_side, "parts": list(parts)}
+        BlockOptimizer.__init__(self, params, settings)
+
+    def check(self, group: Group) -> None:
+        """The longest of the shorter sides positive, the rest as of AdaBayes."""
+        super().check(group)
+        check_positive("most_side", group["most_side"])
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add parameters with settings of their own, and refuse parts that do not fit them."""
+        super().add_param_group(param_group)
+        for p in self.param_groups[-1]["params"]:
+            _pieces(p, self.param_groups[-1])
 
     def move(self, p: Tensor, group: Group) -> None:
         """Matrix by matrix, and what lies between them at once."""
@@ -77,7 +84,7 @@ class Muon(AdaBayesFP):
         assert p.grad is not None
         kernel, turn = self.kernel(group, state["step"]), self._turn(group)
         tensors = (p.detach(), p.grad, state["m"], state["v"])
-        for part, (w, g, m, v) in self._split(p, tensors):
+        for part, (w, g, m, v) in _split(p, group, tensors):
             if part is None:
                 walk(kernel, w, g, m, v, maximize=group["maximize"])
             else:
@@ -88,7 +95,7 @@ class Muon(AdaBayesFP):
         rates = super().element_rates(group, state)
         p = next(p for p in group["params"] if self.state[p] is state)
         correction = 1 - group["betas"][0] ** state["step"]
-        for part, (rate, m) in self._split(p, (rates, state["m"])):
+        for part, (rate, m) in _split(p, group, (rates, state["m"])):
             if part is not None:
                 rate.fill_(_length(group, part) * correction / max(float(m.norm()), torch.finfo(m.dtype).tiny))
         return rates
@@ -109,32 +116,32 @@ class Muon(AdaBayesFP):
 
         return turn
 
-    def _split(self, p: Tensor, tensors: Sequence[Tensor]) -> Iterator[tuple[Part | None, Sequence[Tensor]]]:
-        """Corresponding pieces of the parameter's `tensors`: each matrix with its shape, and the runs between them."""
-        own = (1, p.shape[0], math.prod(p.shape[1:])) if p.dim() > 1 else (p.numel(),)
-        matrices, sizes = zip(*self._pieces.get(p) or self._joined(p, [own]), strict=True)
-        if len(sizes) == 1:
-            yield matrices[0], tensors
+
+def _split(p: Tensor, group: Group, tensors: Sequence[Tensor]) -> Iterator[tuple[Part | None, Sequence[Tensor]]]:
+    """Corresponding pieces of the parameter's `tensors`: each matrix with its shape, and the runs between them."""
+    matrices, sizes = zip(*_pieces(p, group), strict=True)
+    if len(sizes) == 1:
+        yield matrices[0], tensors
+    else:
+        yield from zip(matrices, zip(*(tensor.split(sizes) for tensor in tensors), strict=True), strict=True)
+
+
+def _pieces(p: Tensor, group: Group) -> list[tuple[Part | None, int]]:
+    """The matrices in the parameter with their sizes, and None with the size of each run of others between them."""
+    own = (1, p.shape[0], math.prod(p.shape[1:])) if p.dim() > 1 else (p.numel(),)
+    given = next((parts for q, parts in zip(group["params"], group["parts"], strict=False) if q is p), ())
+    if given and sum(map(math.prod, given)) != p.numel():
+        raise UsageError(f"the parts of a parameter of shape {tuple(p.shape)} do not add up to it: {list(given)}")
+    joined: list[tuple[Part | None, int]] = []
+    for part in map(tuple, given or [own]):
+        size = math.prod(part)
+        if len(part) == 3 and 1 < min(part[1:]) <= group["most_side"]:
+            joined.append((part, size))
+        elif joined and joined[-1][0] is None:
+            joined[-1] = (None, joined[-1][1] + size)
         else:
-            yield from zip(matrices, zip(*(tensor.split(sizes) for tensor in tensors), strict=True), strict=True)
-
-    def _joined(self, p: Tensor, parts: Sequence[Part]) -> list[tuple[Part | None, int]]:
-        """The matrices among `parts` with their sizes, and None with the size of each run of others between them."""
-        if sum(map(math.prod, parts)) != p.numel():
-            raise UsageError(f"the parts of a parameter of shape {tuple(p.shape)} do not add up to it: {list(parts)}")
-        joined: list[tuple[Part | None, int]] = []
-        for part in parts:
-            size = math.prod(part)
-            if self._is_matrix(part):
-                joined.append((part, size))
-            elif joined and joined[-1][0] is None:
-                joined[-1] = (None, joined[-1][1] + size)
-            else:
-                joined.append((None, size))
-        return joined
-
-    def _is_matrix(self, part: Part) -> bool:
-        return len(part) == 3 and 1 < min(part[1:]) <= self.most_side
+            joined.append((None, size))
+    return joined
 
 
 def polar(matrices: Tensor) -> Tensor:
