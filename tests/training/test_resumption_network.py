@@ -81,7 +81,7 @@ def test_another_network_is_refused_with_what_differs(broken_off, checkpoint_byt
     out, options = (
         tmp_path / "run",
         {"epochs": 2, "batch_size": 20, "optimizer": "adam"},
-    )  # by default it is the noise's
+    )  # not by rule
     broken_off(build(**begun), regression, out=out, at=2, **options)
     before = checkpoint_bytes(out)
     net = build(**other)
