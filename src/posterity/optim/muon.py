@@ -82,13 +82,13 @@ class Muon(AdaBayesFP):
         """Matrix by matrix, and what lies between them at once."""
         state = self.state[p]
         assert p.grad is not None
-        kernel, turn = self.kernel(group, state["step"]), self._turn(group)
+        kernel = self.kernel(group, state["step"])
         tensors = (p.detach(), p.grad, state["m"], state["v"])
         for part, (w, g, m, v) in _split(p, group, tensors):
             if part is None:
                 walk(kernel, w, g, m, v, maximize=group["maximize"])
             else:
-                turn(part, w, g, m)
+                self._turn(part, w, g, m, group)
 
     def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
         """Of <g>: those of AdaBayes-FP; of a matrix the length of its step over that of its average gradient."""
@@ -100,21 +100,17 @@ class Muon(AdaBayesFP):
                 rate.fill_(_length(group, part) * correction / max(float(m.norm()), torch.finfo(m.dtype).tiny))
         return rates
 
-    def _turn(self, group: Group) -> Any:
-        """The function that moves one matrix."""
-        beta, share = group["betas"][0], self._share(group) * (-1 if group["maximize"] else 1)
-        decay = self._decay(group)
-
-        def turn(part: Part, w: Tensor, g: Tensor, m: Tensor) -> None:
-            g = g.to(m.dtype)
-            g = g if share == 1 else g * share
-            m.lerp_(g, 1 - beta)
-            if decay:
-                w.mul_(1 - decay)
-            along = polar(torch.lerp(g, m, beta).reshape(part))
-            w.add_(along.reshape(w.shape).to(w.dtype), alpha=-_rate(group, part))
-
-        return turn
+    def _turn(self, part: Part, w: Tensor, g: Tensor, m: Tensor, group: Group) -> None:
+        """The step of one matrix."""
+        beta, decay = group["betas"][0], self._decay(group)
+        share = -self._share(group) if group["maximize"] else self._share(group)
+        g = g.to(m.dtype)
+        g = g if share == 1 else g * share
+        m.lerp_(g, 1 - beta)
+        if decay:
+            w.mul_(1 - decay)
+        along = polar(torch.lerp(g, m, beta).reshape(part))
+        w.add_(along.reshape(w.shape).to(w.dtype), alpha=-_rate(group, part))
 
 
 def _split(p: Tensor, group: Group, tensors: Sequence[Tensor]) -> Iterator[tuple[Part | None, Sequence[Tensor]]]:
