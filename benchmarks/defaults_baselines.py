@@ -45,7 +45,7 @@ from posterity.likelihoods.classes import predict_classes
 from posterity.storage.atomic import read_json, replace_file, write_text
 
 RATES = (1e-3, 3e-3, 1e-2)
-MUON_RATES, MUON_TRIALS = (5e-3, 1e-2, 2e-2), "muon-"
+MUON_RATES, MUON_TRIALS = (2e-3, 5e-3, 1e-2, 2e-2), "muon-"
 MEMBERS = 5
 HELD_OUT = 0.1
 

@@ -92,7 +92,7 @@ METHODS = {
     ),
     "plain-muon": Method(
         "plain with the optimiser of our means, Muon for matrices and AdaBayes-FP for the rest; the best rate of "
-        "0.005, 0.01, 0.02",
+        "0.002, 0.005, 0.01, 0.02",
         plain_muon,
         1.3,
         classes=True,
