@@ -2,11 +2,11 @@ TINY = ("--dataset", "digits", "--model", "mlp", "--hidden", "16")
 
 
 def test_a_suggestion(cli, tmp_path):
-    common = ("range-test", *TINY, "--temperature", "0.01", "--figure", tmp_path / "r.png")
+    common = ("range-test", *TINY, "--optimizer", "adabayes-fp", "--temperature", "0.01", "--figure", tmp_path / "r.png")
     outcome = cli(*common)
     assert outcome.code == 0, outcome.err
-    assert outcome.out.startswith("suggested learning rate: 0.")
-    assert 1e-3 < cli(*common, "--json").json["suggestion"] < 0.5
+    assert outcome.out.startswith("suggested learning rate: 0.0")
+    assert 1e-3 < cli(*common, "--json").json["suggestion"] < 0.1
 
 
 def test_no_clear_fall_is_said_with_what_to_try(cli, tmp_path):
