@@ -2,7 +2,8 @@ TINY = ("--dataset", "digits", "--model", "mlp", "--hidden", "16")
 
 
 def test_a_suggestion(cli, tmp_path):
-    common = ("range-test", *TINY, "--optimizer", "adabayes-fp", "--temperature", "0.01", "--figure", tmp_path / "r.png")
+    settings = ("--optimizer", "adabayes-fp", "--temperature", "0.01")
+    common = ("range-test", *TINY, *settings, "--figure", tmp_path / "r.png")
     outcome = cli(*common)
     assert outcome.code == 0, outcome.err
     assert outcome.out.startswith("suggested learning rate: 0.0")
