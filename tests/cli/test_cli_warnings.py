@@ -4,7 +4,7 @@ from posterity.experiments import Run, execute
 
 
 def test_a_network_that_learns_nothing(train):
-    options = ("--temperature", 50, "--lr", 1e-6, "--lr-sd", 1e-6)
+    options = ("--temperature", 50, "--optimizer", "adam", "--lr", 1e-6, "--lr-sd", 1e-6)
     done = train("run", *options, epochs=2)
     assert done.code == 0
     pulled, unmoved = done.err.splitlines()[-2:]

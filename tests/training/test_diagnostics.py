@@ -1,6 +1,7 @@
 """What an epoch's record says of the weights' health, what it warns of, and what it does not."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -35,7 +36,7 @@ def test_a_small_nll_beside_the_kl_is_a_success_and_no_warning():
     tasks = [[Dataset(x, y, "classification", 2) for y in (labels, turns)]]
     tasks += [[Dataset(x, y, "regression") for y in (line, 2.0 * turns.unsqueeze(1) - 1)]]
 
-    def warnings(temperature, lr, data, outputs):
+    def warned(temperature, lr, data, outputs):
         torch.manual_seed(0)
         module = nn.Sequential(nn.Linear(1, 128), nn.Tanh(), nn.Linear(128, outputs))
         net = pt.bayesian(module, prior=pt.Gaussian("kaiming"), rho=-8.0, seed=0)
@@ -45,10 +46,10 @@ def test_a_small_nll_beside_the_kl_is_a_success_and_no_warning():
         return record["warnings"]
 
     for (task, hopeless), outputs in zip(tasks, (2, 1), strict=True):
-        assert warnings(1.0, 0.05, task, outputs) == []
-        (found,) = warnings(1.0, 1e-9, hopeless, outputs)
+        assert warned(1.0, 0.05, task, outputs) == []
+        (found,) = warned(1.0, 1e-9, hopeless, outputs)
         assert "no better than a constant guess's: try temperature 0.1 or auto" in found
-        (found,) = warnings(0.5, 1e-9, hopeless, outputs)
+        (found,) = warned(0.5, 1e-9, hopeless, outputs)
         assert "try temperature 0.05 or auto" in found
 
 
@@ -89,3 +90,25 @@ def test_first_adam_step_has_the_effective_rate_of_its_gradient(curve, curve_net
     rates = 0.01 / (gradients[0].abs() + 1e-8)
     expected = torch.quantile(rates, torch.tensor([0.1, 0.5, 0.9])).tolist()
     assert result.history[-1]["groups"]["mean"]["effective_rate"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_rate_of_adam_without_its_name_is_warned_of():
+    """The default optimiser of a classifier has other units; a small regression's, and one that is named, have not."""
+    x = torch.linspace(-1, 1, 40).unsqueeze(1)
+    classes, line = Dataset(x, (x[:, 0] > 0).long(), "classification", 2), Dataset(x, x, "regression")
+
+    def warned(data, **settings):
+        outputs = 1 if data.task == "regression" else 2
+        net = pt.bayesian(nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, outputs)), seed=0)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            pt.fit(net, data, epochs=1, **settings)
+        return [str(warning.message) for warning in found]
+
+    (said,) = warned(classes, lr=1e-3)
+    assert said.startswith("lr 0.001 is 0.05 times the default of 'muon'")
+    assert not warned(classes, lr=1e-3, optimizer="muon")
+    assert not warned(classes, lr=1e-3, optimizer="adam")
+    assert not warned(classes, lr=1e-2)
+    assert not warned(classes)
+    assert not warned(line, lr=1e-3)

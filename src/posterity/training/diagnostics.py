@@ -26,14 +26,16 @@ from posterity.core.errors import NonFiniteError
 from posterity.data import Dataset
 from posterity.likelihoods import Likelihood
 from posterity.objectives import Loss
-from posterity.optim import effective_rates
+from posterity.optim import OPTIMIZERS, effective_rates
 from posterity.training.groups import ParameterGroup
+from posterity.training.settings import Settings
 
 ADVICE = "Try a lower lr (a tenth), clip=1.0, a lower initial rho, or look for extreme values in the data."
 QUANTILES = (0.1, 0.5, 0.9)
 COLLAPSED = 1e-3  # nats for each weight
 DWARFS = 10.0  # times the nll
 FAR = 10.0  # from 1, for the spread of targets
+SLOW = 8.0  # times lower than the default rate
 NO_BETTER = 0.99  # times the constant's
 AT_MOST = 2**16  # weights that quantiles are taken over
 
@@ -71,6 +73,19 @@ def far_targets(train: Dataset, likelihood: Likelihood | None) -> list[str]:
     return [
         f"the targets have a mean of {centre:.3g} and a spread of {spread:.3g}, which weights of a usual size do not "
         "reach: fit(..., standardise=True) standardises inputs and targets and predicts in their units"
+    ]
+
+
+def foreign_rate(settings: Settings, optimizer: str) -> list[str]:
+    """A warning of Adam's usual rate, or a lower one, for an `optimizer` of matrices that was not asked for."""
+    if settings.optimizer is not None or settings.lr is None:
+        return []
+    recipe = OPTIMIZERS[optimizer]
+    if not recipe.shaped or recipe.lr is None or settings.lr * SLOW > recipe.lr:
+        return []
+    return [
+        f"lr {settings.lr:g} is {settings.lr / recipe.lr:.2g} times the default of '{optimizer}', which is taken where "
+        "no optimizer is named and whose rates are not Adam's: leave lr out, or say which optimizer it is for"
     ]
 
 

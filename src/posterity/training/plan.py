@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,6 +35,7 @@ from posterity.posteriors import Mixture
 from posterity.priors import FlatPenalty, FromPenalty, Gaussian, Prior
 from posterity.training.averaging import OF_AVERAGES, Averaging
 from posterity.training.course import BalancedCourse, Course
+from posterity.training.diagnostics import foreign_rate
 from posterity.training.fitting_data import Data, as_feed, as_validation, check_alike, check_fit, default_likelihood
 from posterity.training.groups import ParameterGroup
 from posterity.training.methods import METHODS, Method, Subject
@@ -117,6 +119,8 @@ def plan(
     if not net.posterior.trainable:
         raise UsageError(f"a posterior of the family '{net.posterior.kind}' has nothing to train")
     name = settings.optimizer or (SMALL_OPTIMIZER if is_small(net, likelihood) else OPTIMIZER)
+    for warning in foreign_rate(settings, name):
+        warnings.warn(warning, UserWarning, stacklevel=2)
     settings, method = settings.model_copy(update={"optimizer": name}), METHODS[name]
     averages = bool(settings.average or method.collects)
     _refuse_idle(settings, averages=averages)
