@@ -176,10 +176,13 @@ def test_without_temperature_a_point_s_prior_does_not_matter(prior, monkeypatch)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("largest", [1e-3, 0.1, 0.135, 0.14, 0.3, 0.5, 0.6, 3.0, 100.0])
-def test_the_sum_of_logarithms_whatever_the_sds(largest, dtype):
-    """By two lengths of the series, or by logarithms: the same number to rounding."""
-    sd = torch.logspace(-4, 0, 4001, dtype=torch.float64) * largest
+@pytest.mark.parametrize("largest", [1e-3, 0.1, 0.135, 0.14, 0.3, 0.5, 0.6, 3.0, 100.0, 1e10])
+@pytest.mark.parametrize("few", [0, 10**9])
+@pytest.mark.parametrize("decades", [4, 20])
+def test_the_sum_of_logarithms_whatever_the_sds(largest, dtype, few, decades, monkeypatch):
+    """By two lengths of the series, by logarithms, or by those of products: the same number to rounding."""
+    monkeypatch.setattr(draw, "FEW_WEIGHTS", few)
+    sd = torch.logspace(-decades, 0, 4003, dtype=torch.float64) * largest
     rho = torch.where(sd > 20, sd, torch.expm1(sd).log()).to(dtype)
     logs = torch.nn.functional.softplus(rho.double()).log()
     found = float(draw.sum_log_sd(rho, torch.nn.functional.softplus(rho)))
