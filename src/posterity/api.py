@@ -50,7 +50,16 @@ from posterity.prediction import Predictor
 from posterity.priors import FromPenalty, Gaussian, Laplace, Parts, ScaleMixture, StudentT, Tabulated, penalty_factor
 from posterity.priors.equivalence import Equivalence, penalty_of, prior_of
 from posterity.storage import load, load_predictor, save, save_predictor
-from posterity.training import Callback, FitResult, ProlongedWarning, RangeTest, fit, process_group, range_test
+from posterity.training import (
+    Callback,
+    FitResult,
+    ProlongedWarning,
+    RangeTest,
+    TrainingWarning,
+    fit,
+    process_group,
+    range_test,
+)
 
 if TYPE_CHECKING:
     from posterity.experiments.results import Results
@@ -107,6 +116,7 @@ __all__ = [
     "Tabulated",
     "TensorBoard",
     "Tied",
+    "TrainingWarning",
     "UsageError",
     "auto",
     "bayesian",

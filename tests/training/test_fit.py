@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+
+import pytest
 import torch
 from torch import nn
 
@@ -84,3 +87,13 @@ def test_printing_a_result_is_one_line(make_net, small, small_val):
     for part in ("FitResult(2 epochs", "stopped: epochs, with an average", training + validation):
         assert part in shown
     assert repr(result.history).startswith(f"History(2 records, the last: {training}")
+
+
+def test_what_a_training_leaves_to_act_on_is_warned_of(curve, curve_net):
+    """By the display where there is one, else by Python's warnings, each once."""
+    with pytest.warns(pt.TrainingWarning, match="the standard deviations have not arrived") as found:
+        result = pt.fit(curve_net(), curve, epochs=1, optimizer="adam", lr=1e-4, lr_sd=1e-4)
+    assert [str(each.message) for each in found] == [*result.history[-1]["warnings"], *result.ending["warnings"]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pt.fit(curve_net(), curve, epochs=1, optimizer="adam", lr=1e-4, lr_sd=1e-4, progress=True)

@@ -17,7 +17,7 @@ def range_test_command(
 ) -> None:
     """Find a learning rate: raise it exponentially from --low to --high and see where the loss falls and breaks.
 
-    Example: posterity range-test --dataset digits --model lenet5 --temperature 0.1 --figure range.png
+    Example: posterity range-test --dataset digits --model lenet5 --figure range.png
     """
     from posterity.experiments.configuration import configure
     from posterity.experiments.range_study import range_verdict, study_range

@@ -31,7 +31,7 @@ def train_command(
 ) -> None:
     """Train a network; history, checkpoints, summary and figures go to --out.
 
-    Example: posterity train --dataset digits --model lenet5 --temperature 0.1 --out runs/first
+    Example: posterity train --dataset digits --model lenet5 --out runs/first
     """
     from posterity.experiments import execute
     from posterity.experiments.configuration import configure

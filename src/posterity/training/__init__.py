@@ -2,7 +2,7 @@
 
 from posterity.training.callbacks import Callback
 from posterity.training.carry_out import CHECKPOINT_SECONDS, FitResult, carry_out
-from posterity.training.fit import fit
+from posterity.training.fit import TrainingWarning, fit
 from posterity.training.loop import Training
 from posterity.training.plan import Plan, plan
 from posterity.training.range_test import RangeTest, range_test
@@ -23,6 +23,7 @@ __all__ = [
     "Ranks",
     "Settings",
     "Training",
+    "TrainingWarning",
     "carry_out",
     "current_ranks",
     "fit",

@@ -26,6 +26,10 @@ from posterity.training.standardising import standardisation_of, standardised
 from posterity.training.stored import loading_notes, summary_of, write_python_run
 
 
+class TrainingWarning(UserWarning):
+    """A training that has ended left something to act on: see `result.ending` and the last record of its history."""
+
+
 def fit(
     net: BayesianModule,
     train: Data,
@@ -50,6 +54,7 @@ def fit(
     it is loaded again; a network that has such a `standardisation` already keeps to it. With `out` the run
     writes history and checkpoints there (one at least every `checkpoint_seconds`), stops in good order on
     SIGINT and SIGTERM, and continues bit for bit with `resume`; with more `epochs` than before it is prolonged.
+    What it warns of at its end is shown with the `progress`, else a `TrainingWarning`.
     Within `process_group` it is spread over the processes that torchrun started, of which the first writes.
     """
     known = Settings.of(**settings)
@@ -59,7 +64,8 @@ def fit(
         train = standardised(train, scale, net, likelihood)
         val = None if val is None else standardised(val, scale, net, likelihood)
     planned = plan(net, train, val, known, likelihood=likelihood, num_data=num_data)
-    for warning in far_targets(planned.train, planned.subject.likelihood):
+    said = far_targets(planned.train, planned.subject.likelihood)
+    for warning in said:
         warnings.warn(warning, UserWarning, stacklevel=2)
     ranks = current_ranks()
     if ranks is not None and not ranks.leads:
@@ -84,7 +90,11 @@ def fit(
         )
         if directory is not None:
             merge_json(directory.summary, summary_of(result, planned))
-        return result
+    if not progress and (ranks is None or ranks.leads):  # the display has said it already
+        for warning in dict.fromkeys((*result.history[-1]["warnings"], *result.ending.get("warnings", ()))):
+            if warning not in said:
+                warnings.warn(warning, TrainingWarning, stacklevel=2)
+    return result
 
 
 def _with_settings(function: Any) -> None:
