@@ -180,6 +180,7 @@ class Curvature:
         outputs, weights, calls = self._pass(x)
         names = [call.layer for call in calls]
         calls = [c for c in calls if names.count(c.layer) == 1 and len(c.input) == len(c.output) == len(x)]
+        calls = [c for c in calls if c.output.requires_grad]  # frozen layers at the input have no gradient
         good = {call.layer for call in calls if self._entries(call.layer)}
         direction = torch.linspace(1, 2, outputs.shape[1]).to(outputs)
         for row in range(len(x)):

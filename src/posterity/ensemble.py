@@ -18,6 +18,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import Any
 
 import torch
 from torch import nn
@@ -161,8 +162,10 @@ def _refuse_other(first: BayesianModule, net: BayesianModule) -> None:
     for what, ours, theirs in (
         ("prior", first.prior.state_dict(), net.prior.state_dict()),
         ("deterministic weights", first.model.state_dict(), net.model.state_dict()),
+        ("standardisation", _standardisation(first), _standardisation(net)),
     ):
-        others = [name for name, value in ours.items() if not torch.equal(value, theirs[name])]
+        others = [name for name, value in ours.items() if name not in theirs or not torch.equal(value, theirs[name])]
+        others += [name for name in theirs if name not in ours]
         if others:
             raise UsageError(f"an ensemble's members share the {what}; these have other values of {', '.join(others)}")
 
@@ -171,6 +174,10 @@ def _first_difference(ours: list[str], theirs: list[str]) -> tuple[str, str]:
     """The first two lines that differ, or two empty ones."""
     pairs = zip_longest(ours, theirs, fillvalue="nothing")
     return next(((a.strip(), b.strip()) for a, b in pairs if a != b), ("", ""))
+
+
+def _standardisation(net: BayesianModule) -> dict[str, Any]:
+    return {} if net.standardisation is None else net.standardisation.state()
 
 
 def _likelihood(net: BayesianModule) -> object:

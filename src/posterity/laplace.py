@@ -41,6 +41,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.bayesian import BayesianModule, bayesian
+from posterity.core import inputs
 from posterity.core.errors import UsageError, unknown_name
 from posterity.core.layout import Layout
 from posterity.core.randomness import fresh_seed, generator
@@ -90,6 +91,7 @@ def laplace(
     point = _as_point(net, prior, seed)
     given, scale = likelihood or point.likelihood, point.standardisation
     data = as_dataset(data, point, given) if scale is None else standardised(data, scale, point, given)
+    _check_data(data)
     point.likelihood = copy.deepcopy(given or default_likelihood(data)).to(point.posterior.mean)
     check_fit(point, point.likelihood, data)
     curvature = Curvature(point, point.likelihood, batch_size=batch_size)
@@ -149,6 +151,13 @@ def _check(structure: str, temperature: float | str, rows: int | None, batch_siz
     for name, value in (("rows", rows), ("batch_size", batch_size)):
         if value is not None and value < 1:
             raise UsageError(f"{name} must be at least 1, not {value}")
+
+
+def _check_data(data: Dataset) -> None:
+    if inputs.several(data.x):
+        raise UsageError("laplace takes networks with one input; this one's has several")
+    if data.weight is not None:
+        raise UsageError("laplace knows no weights of rows: give each row as often as it counts, without weights")
 
 
 def _as_point(net: nn.Module, prior: PriorRule | float | str | None, seed: int) -> BayesianModule:

@@ -154,3 +154,20 @@ def test_a_bag_is_not_drawn_anew_but_mixed(network):
     with pytest.raises(UsageError, match="no first values to be drawn anew"):
         pt.ensemble(nets[0], 2)
     assert len(pt.ensemble(nets, seed=0).predict(torch.randn(4, 3), 10).samples) == 6
+
+
+def test_networks_of_other_units_are_not_mixed():
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    y = 700 + 20 * x.sum(1)
+
+    def trained(rows, **options):
+        net = pt.bayesian(torch.nn.Linear(2, 1), seed=0)
+        pt.fit(net, (x[rows], y[rows] if options else (y[rows] - 700) / 40), epochs=1, **options)
+        return net
+
+    first, second = trained(slice(0, 20), standardise=True), trained(slice(20, 40), standardise=True)
+    with pytest.raises(UsageError, match="share the standardisation; these have other values of x_mean, x_sd, y_mean"):
+        pt.ensemble([first, second])
+    with pytest.raises(UsageError, match="share the standardisation"):
+        pt.ensemble([trained(slice(0, 20)), first])
+    pt.ensemble([first, first])

@@ -11,6 +11,7 @@ from posterity.core.errors import UsageError
 from posterity.core.layout import Layout
 from posterity.optim import AdaBayesFP, Muon, build_optimizer, effective_rates
 from posterity.optim.muon import _pieces, polar
+from posterity.training import Settings, plan
 
 LOW, HIGH = 0.67, 1.21  # between which Newton-Schulz leaves singular values that are not tiny
 
@@ -198,3 +199,47 @@ def test_fit_gives_it_the_shapes_of_means_and_of_weights_without_a_posterior():
         "sd": [[(None, 10)]],
         "deterministic": [[(None, 27)], [((1, 4, 6), 24)], [(None, 4)]],  # the look-up table is no matrix
     }
+
+
+@pytest.mark.parametrize("size", [1e-10, 1e-18, 1e-25, 1e-37])
+def test_the_faintest_matrix_has_a_polar_factor(size):
+    """The squares in its norm are 0."""
+    matrices = drawn(2, 5, 7)
+    both = torch.stack([matrices[0] * size, matrices[1]])
+    torch.testing.assert_close(polar(both), polar(matrices), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(polar(matrices[0] * size), polar(matrices[0]), rtol=1e-3, atol=1e-3)
+
+
+def test_a_layer_that_is_no_longer_used_stays_finite():
+    p = nn.Parameter(drawn(20, 30))
+    optimizer = Muon([p], batch_size=10)
+    after = taken(optimizer, p, drawn(20, 30, seed=1), *[torch.zeros(20, 30)] * 3000)
+    assert after.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [0.0, 1e-38])
+def test_the_rate_of_a_matrix_without_gradient_is_a_number(dtype, size):
+    p = nn.Parameter(drawn(40, 30).to(dtype))
+    optimizer = Muon([p], lr=5.0, batch_size=10)
+    taken(optimizer, p, torch.full((40, 30), size, dtype=dtype))
+    assert effective_rates(optimizer, p).isfinite().all()
+
+
+def test_weights_without_a_posterior_are_the_matrices_that_they_would_be_with_one():
+    """Groups of a convolution each by itself; scales over several axes, and one filter a channel, are none."""
+    layers = [nn.Conv2d(4, 4, 3, groups=4), nn.Conv2d(4, 8, 3, groups=2), nn.LayerNorm((8, 4, 4)), nn.Flatten()]
+    model = nn.Sequential(*layers, nn.Linear(128, 2))
+    x, y = drawn(20, 4, 8, 8), torch.arange(20) % 2
+    net = pt.bayesian(model, select="4.*", seed=0)
+    planned = plan(net, (x, y), None, Settings.of(optimizer="muon"))
+    own = dict(zip(net.layout.names, net.layout.matrices, strict=True))
+    for group in planned.groups:
+        if group.name == "deterministic":
+            shapes = {n: tuple(p.shape) for n, p in net.model.named_parameters()}
+            parts = [part for (part,) in group.settings["parts"]]
+            own |= dict(zip(shapes, parts, strict=True))
+    whole = Layout.of(model)
+    assert own == dict(zip(whole.names, whole.matrices, strict=True))
+    assert own["1.weight"] == (2, 4, 18)
+    assert own["2.weight"] == (128,)

@@ -103,12 +103,13 @@ def test_a_rate_of_adam_without_its_name_is_warned_of():
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             pt.fit(net, data, epochs=1, **settings)
-        return [str(warning.message) for warning in found]
+        return [str(each.message) for each in found if each.category is not pt.TrainingWarning]
 
     (said,) = warned(classes, lr=1e-3)
     assert said.startswith("lr 0.001 is 0.05 times the default of 'muon'")
     assert not warned(classes, lr=1e-3, optimizer="muon")
     assert not warned(classes, lr=1e-3, optimizer="adam")
+    assert warned(classes, lr=3e-3)  # the default of Adam itself
     assert not warned(classes, lr=1e-2)
     assert not warned(classes)
     assert not warned(line, lr=1e-3)

@@ -121,7 +121,7 @@ def test_it_is_prolonged(make, curve, tmp_path):
     pt.fit(make(), curve, out=tmp_path, **SETTINGS)
     with pytest.warns(ProlongedWarning, match="from 3 to 5") as said:
         result = pt.fit(make(), curve, out=tmp_path, resume=True, **{**SETTINGS, "epochs": 5})
-    assert len(said) == 3
+    assert sum(each.category is ProlongedWarning for each in said) == 3
     assert [(r["member"], r["epoch"]) for r in result.history] == [(m, e) for m in (1, 2, 3) for e in (1, 2, 3, 4, 5)]
 
 
@@ -198,3 +198,12 @@ def test_it_says_which_member_is_trained(make, curve, capsys):
     pt.fit(make(), curve, progress=True, **SETTINGS)
     printed = capsys.readouterr().err
     assert [line for line in printed.splitlines() if "member" in line] == [f"member {k} of 3" for k in (1, 2, 3)]
+
+
+def test_members_and_averages_have_the_units_of_the_ensemble():
+    x = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
+    y = 700 + 20 * x.sum(1)
+    net = pt.ensemble(pt.bayesian(nn.Linear(2, 1), seed=0), 2, seed=0)
+    result = pt.fit(net, (x, y), epochs=20, batch_size=20, standardise=True, average="swa")
+    for each in (net, result.averaged, *(member.net for member in result.members)):
+        assert each.predict(x, seed=0).mean.mean().item() == pytest.approx(700, abs=20)

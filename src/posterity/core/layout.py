@@ -46,6 +46,13 @@ class Entry:
         """Name of the module that holds it (its own name at the top level)."""
         return self.name.rpartition(".")[0] or self.name
 
+    @property
+    def matrix(self) -> tuple[int, ...]:
+        """(groups, rows, columns) of the weight of a linear map, (size,) of others: biases, norms, look-up tables."""
+        if len(self.shape) < 2 or self.fan_in == 1:
+            return (self.size,)
+        return self.groups, self.shape[0] // self.groups, self.size // self.shape[0]
+
     def view(self, part: Tensor) -> Tensor:
         """`part` (..., size) as (..., *shape)."""
         lead = part.shape[:-1]
@@ -84,11 +91,8 @@ class Layout:
 
     @property
     def matrices(self) -> list[tuple[int, ...]]:
-        """(groups, rows, columns) of the weights of linear maps, (size,) of others: biases, norms, look-up tables."""
-        return [
-            (e.groups, e.shape[0] // e.groups, e.size // e.shape[0]) if len(e.shape) > 1 < e.fan_in else (e.size,)
-            for e in self.entries
-        ]
+        """Those of the entries, see `Entry.matrix`."""
+        return [entry.matrix for entry in self.entries]
 
     @property
     def layer_sizes(self) -> list[int]:
@@ -141,17 +145,19 @@ class Layout:
         """Layout of the weights of `model` that `select` names: patterns, a predicate, or all trainable ones."""
         chosen = select_parameters(model, select)
         _refuse_changing(model, chosen)
-        fans, convolutions = _fans(model), _convolutions(model)
-        plain = (1, False)
-        return cls(
-            tuple(Entry(n, tuple(p.shape), *fans[id(p)], *convolutions.get(id(p), plain)) for n, p in chosen.items())
-        )
+        return cls(tuple(_entries(model, chosen)))
 
 
-def look_up_tables(model: nn.Module) -> set[int]:
-    """The identities of the weights of embeddings, which have the shape of a matrix and are none."""
-    tables = (module for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag)))
-    return {id(table.weight) for table in tables}
+def matrices_of(model: nn.Module) -> dict[int, tuple[int, ...]]:
+    """By the identity of each parameter of the model, see `Entry.matrix`."""
+    known = dict(model.named_parameters())
+    return {id(p): entry.matrix for p, entry in zip(known.values(), _entries(model, known), strict=True)}
+
+
+def _entries(model: nn.Module, chosen: Mapping[str, nn.Parameter]) -> list[Entry]:
+    fans, convolutions = _fans(model), _convolutions(model)
+    plain = (1, False)
+    return [Entry(n, tuple(p.shape), *fans[id(p)], *convolutions.get(id(p), plain)) for n, p in chosen.items()]
 
 
 def select_parameters(model: nn.Module, select: Selection = None) -> dict[str, nn.Parameter]:

@@ -57,7 +57,7 @@ def execute(
     with place as directory:
         if not directory.resume:
             run.write(directory.config)
-        net.standardisation = parts.standardisation
+        planned.standardise(net, parts.standardisation)
         result = carry_out(
             net,
             planned,

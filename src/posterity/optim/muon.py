@@ -44,6 +44,7 @@ Part = tuple[int, ...]
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c
 ITERATIONS = 5
 MOST_SIDE = 128
+FAINT = 1e-15  # the length of a gradient whose squares may underflow
 
 
 class Muon(AdaBayesFP):
@@ -97,7 +98,9 @@ class Muon(AdaBayesFP):
         correction = 1 - group["betas"][0] ** state["step"]
         for part, (rate, m) in _split(p, group, (rates, state["m"])):
             if part is not None:
-                rate.fill_(_length(group, part) * correction / max(float(m.norm()), torch.finfo(m.dtype).tiny))
+                length = float(m.norm())
+                largest = torch.finfo(torch.float32).max
+                rate.fill_(min(_length(group, part) * correction / length, largest) if length else 0.0)
         return rates
 
     def _turn(self, part: Part, w: Tensor, g: Tensor, m: Tensor, group: Group) -> None:
@@ -144,7 +147,12 @@ def polar(matrices: Tensor) -> Tensor:
     """(U U')^(-1/2) U of each of `matrices` (..., rows, columns), by Newton-Schulz; zero of a zero."""
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = matrices.mT if tall else matrices
-    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
+    tiny = torch.finfo(x.dtype).tiny
+    norm = x.norm(dim=(-2, -1), keepdim=True)
+    if not bool((norm > FAINT).all()):  # the squares in it underflow
+        x = x / x.abs().amax(dim=(-2, -1), keepdim=True).clamp_min(tiny)
+        norm = x.norm(dim=(-2, -1), keepdim=True)
+    x = x / norm.clamp_min(tiny)
     one = x.shape[:-2].numel() == 1  # calls for one matrix take less time than those for a batch
     x = x.reshape(x.shape[-2:]) if one else x
     multiply = torch.addmm if one else torch.baddbmm

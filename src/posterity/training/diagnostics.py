@@ -35,7 +35,7 @@ QUANTILES = (0.1, 0.5, 0.9)
 COLLAPSED = 1e-3  # nats for each weight
 DWARFS = 10.0  # times the nll
 FAR = 10.0  # from 1, for the spread of targets
-SLOW = 8.0  # times lower than the default rate
+SLOW = 6.0  # times lower than the default rate
 NO_BETTER = 0.99  # times the constant's
 AT_MOST = 2**16  # weights that quantiles are taken over
 

@@ -78,7 +78,7 @@ def fit(
             stack.enter_context(directory)
             if not directory.resume:
                 write_python_run(directory.config, planned.settings)
-        net.standardisation = scale
+        planned.standardise(net, scale)
         result = carry_out(
             net,
             planned,

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import UsageError
-from posterity.data import Dataset, Feed, LoaderFeed
+from posterity.data import Dataset, Feed, LoaderFeed, Standardisation
 from posterity.data.augmentation import AUGMENTATIONS, check_augmentation
 from posterity.data.feeds import checksum_of
 from posterity.ensemble import member_seed, members
@@ -67,6 +67,11 @@ class Plan:
     def train(self) -> Dataset:
         """The data at hand: all that is trained on, or a sample of it."""
         return self.feed.at_hand
+
+    def standardise(self, net: BayesianModule, scale: Standardisation | None) -> None:
+        """Give the planned `net`, and each of an ensemble's members, the units of its data."""
+        for each in (net, *(one.subject.net for one in self.members)):
+            each.standardisation = scale
 
     def course(self) -> Course:
         """The course of one training, from its start."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posterity.core.errors import UsageError
-from posterity.core.layout import look_up_tables
+from posterity.core.layout import matrices_of
 from posterity.optim import OPTIMIZERS, SCHEDULES, build_optimizer, build_schedule, check_optimizer_options
 from posterity.training.groups import DETERMINISTIC, SD, ParameterGroup
 from posterity.training.methods.method import OF_SDS, Method, Subject
@@ -86,9 +86,9 @@ def _sd_share(subject: Subject) -> float:
 def _parts(members: list[Any], subject: Subject) -> list[list[tuple[int, ...]]]:
     """For each parameter the shapes of the weights in it, where they are not its own shape."""
     net = subject.net
-    tables = look_up_tables(net.model)
-    vector = {id(net.posterior.mean): net.layout.matrices}
-    return [[(p.numel(),)] if id(p) in tables else vector.get(id(p), []) for p in members]
+    known = {key: [matrix] for key, matrix in matrices_of(net.model).items()}
+    known[id(net.posterior.mean)] = net.layout.matrices
+    return [known.get(id(p), []) for p in members]
 
 
 class Gradient(Method):
