@@ -102,3 +102,17 @@ def test_a_prior_that_holds_nothing_is_no_singular_matrix():
     net.likelihood = pt.GaussianNoise(NOISE)
     x = rows()[:, :1].expand(-1, NUM_INPUTS).contiguous()
     assert found(net.double(), x).item() == pytest.approx(1 / NUM_DATA, rel=1e-6)
+
+
+@pytest.mark.parametrize(("height", "told"), [(0.5, False), (0.95, True)])
+def test_rows_learnt_by_heart_are_warned_of(height, told, curve, curve_net, monkeypatch):
+    """And nothing is said then of data that were left out."""
+
+    def given(net, prediction, *rest, **more):
+        return torch.full_like(prediction.mean, height)
+
+    monkeypatch.setattr("posterity.training.ending.leverages", given)
+    ending = pt.fit(curve_net(), curve, epochs=2, seed=0).ending
+    assert ending["leverage"] == pytest.approx(height)
+    assert any("learnt its own rows by heart (leverage 0.95 of 1)" in warning for warning in ending["warnings"]) is told
+    assert ("cross_validated" in ending) is not told

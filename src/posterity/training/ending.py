@@ -4,6 +4,9 @@ The spread of the network is compared with what the ELBO wants (training.arrival
 then noise that was fitted to the training's own residuals becomes that of new data (likelihoods.gaussian), of the
 network and of the average of its iterates alike. Both look at some rows of the training data, and draw noise of their
 own.
+
+A network that follows its own rows wherever they are (a mean leverage above BY_HEART, where 1 is all the way) has
+learnt them by heart: its residuals say nothing of new data. That is warned of, and no density of left-out data is given.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from posterity.likelihoods import RealPrediction
 from posterity.training.arrival import arrival_warnings, wanted_spread
 from posterity.training.leverage import leverages
 
+BY_HEART = 0.9
 SETTLED_ROWS = 2000  # of the training data that the noise of new data is judged by, at most
 
 
@@ -29,8 +33,9 @@ def end(
 ) -> dict[str, Any]:
     """Settle the noise of all `nets`; what was found of the first: noise, spread that the ELBO wants, warnings.
 
-    `train` are the data at hand, of `num_data` that were trained on. Where noise was settled, `cross_validated` is the
-    mean log density of these data, each as if it had been left out, in the units of the training's targets.
+    `train` are the data at hand, of `num_data` that were trained on. Where noise was settled, `leverage` is the mean
+    over these data, and `cross_validated` their mean log density, each as if it had been left out, in the units of the
+    training's targets.
     """
     first, found = nets[0], dict[str, Any](warnings=[])
     assert first.likelihood is not None
@@ -40,13 +45,28 @@ def end(
     for net in nets:
         if not (temperature and net.posterior.random):
             continue
-        density = _settle(net, train, num_data=num_data, temperature=temperature, seed=seed)
-        if net is first and density is not None:
+        settled = _settle(net, train, num_data=num_data, temperature=temperature, seed=seed)
+        if net is not first or settled is None:
+            continue
+        found["leverage"], density = settled
+        if found["leverage"] > BY_HEART:
+            found["warnings"].append(_by_heart(found["leverage"]))
+        elif density is not None:
             found["cross_validated"] = density
     return {**first.likelihood.learnt(), **found}
 
 
-def _settle(net: BayesianModule, train: Dataset, *, num_data: int, temperature: float, seed: int) -> float | None:
+def _by_heart(leverage: float) -> str:
+    return (
+        f"the network has learnt its own rows by heart (leverage {leverage:.3g} of 1): they do not show the noise of "
+        "new data, and its intervals are too narrow. Give a temperature (0.03, 0.1) and compare on rows held out"
+    )
+
+
+def _settle(
+    net: BayesianModule, train: Dataset, *, num_data: int, temperature: float, seed: int
+) -> tuple[float, float | None] | None:
+    """The mean leverage, and the density of the data as if left out; None where there is nothing to settle."""
     likelihood = net.likelihood
     if likelihood is None or not likelihood.settles:
         return None
@@ -56,4 +76,4 @@ def _settle(net: BayesianModule, train: Dataset, *, num_data: int, temperature: 
     assert isinstance(prediction, RealPrediction)
     each = leverages(net, prediction, x, weight, temperature=temperature, num_data=num_data)
     counts = None if weight is None else weight * (num_data / len(train))  # weights of mean 1 are given
-    return likelihood.settle(prediction, y, each, counts)
+    return each.mean().item(), likelihood.settle(prediction, y, each, counts)
