@@ -6,7 +6,7 @@ network and of the average of its iterates alike. Both look at some rows of the 
 own.
 
 A network that follows its own rows wherever they are (a mean leverage above BY_HEART, where 1 is all the way) has
-learnt them by heart: its residuals say nothing of new data. That is warned of, and no density of left-out data is given.
+learnt them by heart: its residuals say nothing of new data. That is warned of, and no density of left-out data given.
 """
 
 from __future__ import annotations
