@@ -2,7 +2,9 @@
 
 All candidates run interleaved in one process; a number is the median, over the rounds, of a candidate's time over the
 plain loop's in the same round, with quartiles. What is timed of `fit` is `Training.train_step` on its plan and the
-batch's choice: no imports, no epoch's end. The plain loops have their batches ready-made.
+batch's choice: no imports, no epoch's end. The plain loops have their batches ready-made. A further row is the least
+that a mean-field step takes with PyTorch's functions: noise, softplus, one pass, and a fused Adam over twice the weights,
+without a KL, a check, or a record of anything.
 
     python benchmarks/fit_step.py --out docs/benchmarks
 """
@@ -18,17 +20,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 import posterity as pt
 from interleave import Ratio, measure, ratios
 from networks import WORKLOADS, Workload
-from peers import PEERS
+from peers import LEARNING_RATE, PEERS, Steps
+from posterity.core.randomness import NoiseSource
 from posterity.training.loop import Training
 from posterity.training.plan import plan
 from posterity.training.settings import Settings
 from step_time import BASELINE, FAIR, NUM_BATCHES, fair_steps, on_many_batches, posterity_steps, table
 
-BARE = "posterity, bare step"
+BARE, LEAST = "posterity, bare step", "the least of a mean-field step, without KL"
 NETWORKS = ("mlp", "lenet5")
 # By row: the family, and the settings of `fit`.
 FITS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -40,6 +45,38 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "fit: mean-field, SGD for means, Adam for sds": ("mean_field", {"optimizer": "sgd"}),
     "fit: mean-field, IVON": ("mean_field", {"optimizer": "ivon"}),
 }
+
+
+def least_steps(workload: Workload) -> Steps:
+    """Mean-field by hand: the weights of the model are views of one vector, whose gradient is the means'."""
+    model = workload.make_model()
+    parameters = list(model.parameters())
+    sizes = [p.numel() for p in parameters]
+    mean = torch.cat([p.detach().flatten() for p in parameters])
+    weights, gradient, rho = torch.empty_like(mean), torch.zeros_like(mean), torch.full_like(mean, -5.0)
+    for p, own, grad in zip(parameters, weights.split(sizes), gradient.split(sizes), strict=True):
+        p.data, p.grad = own.view(p.shape), grad.view(p.shape)
+    for vector, grad in ((mean, gradient), (rho, torch.empty_like(rho))):
+        vector.requires_grad_().grad = grad
+    optimizer = torch.optim.Adam([mean, rho], lr=LEARNING_RATE, fused=True)
+    source = NoiseSource(0)
+
+    def train_step(x: Tensor, y: Tensor) -> None:
+        assert rho.grad is not None
+        with torch.no_grad():
+            noise = source.normal((len(mean),), mean)
+            torch.addcmul(mean, F.softplus(rho), noise, out=weights)
+            gradient.zero_()
+        F.cross_entropy(model(x), y).backward()
+        with torch.no_grad():
+            torch.mul(gradient, noise, out=rho.grad)
+            torch.ops.aten.softplus_backward.grad_input(rho.grad, rho, 1, 20, grad_input=rho.grad)
+        optimizer.step()
+
+    def predict(x: Tensor, samples: int) -> Tensor:
+        raise NotImplementedError
+
+    return Steps(train_step, predict)
 
 
 def fit_steps(workload: Workload, posterior: str, settings: dict[str, Any]) -> Iterator[None]:
@@ -56,7 +93,7 @@ def fit_steps(workload: Workload, posterior: str, settings: dict[str, Any]) -> I
 
 def compare(workload: Workload, *, rounds: int, inner: int) -> dict[str, Any]:
     """Ratios of the steps on one workload."""
-    loops = {BASELINE: PEERS[BASELINE], FAIR: fair_steps, BARE: posterity_steps}
+    loops = {BASELINE: PEERS[BASELINE], FAIR: fair_steps, LEAST: least_steps, BARE: posterity_steps}
     candidates: dict[str, Callable[[], Any]] = {
         n: on_many_batches(workload, make(workload)) for n, make in loops.items()
     }
