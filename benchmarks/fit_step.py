@@ -3,8 +3,8 @@
 All candidates run interleaved in one process; a number is the median, over the rounds, of a candidate's time over the
 plain loop's in the same round, with quartiles. What is timed of `fit` is `Training.train_step` on its plan and the
 batch's choice: no imports, no epoch's end. The plain loops have their batches ready-made. A further row is the least
-that a mean-field step takes with PyTorch's functions: noise, softplus, one pass, and a fused Adam over twice the weights,
-without a KL, a check, or a record of anything.
+that a mean-field step takes with PyTorch's functions: noise, softplus, one pass, and a fused Adam over twice the
+weights, without a KL, a check, or a record of anything.
 
     python benchmarks/fit_step.py --out docs/benchmarks
 """
