@@ -130,8 +130,6 @@ def entropy(probs: Tensor) -> Tensor:
 
 def predict_classes(probs: Tensor) -> ClassPrediction:
     """The predictive of class probabilities (S, n, K)."""
-    if len(probs) == 1:  # a step of a training: nothing to disagree about, and half the work
-        return ClassPrediction(probs[0], entropy(probs[0]), torch.zeros_like(probs[0, ..., 0]), probs)
     mean = probs.mean(0)
     aleatoric = entropy(probs).mean(0)
     # Mutual information is not negative; rounding can make the difference so.
