@@ -13,10 +13,11 @@ of which the last is computed where c is not 0, by autograd.
 The same as autograd gives for `posterior.sample` and `kl_divergence`, at less than half the passes over the
 vector, which is what a step of a large dense network spends its time on. The KL's value takes a logarithm of each sd
 unless they are small, as they are in large networks; then, with s = sd,
-    log s = rho - log((e^s - 1) / s) = rho - s / 2 - s^2 / 24 + s^4 / 2880 - ...
-is sums and scalar products alone, a sixth of the cost. The series ends before s^4, or after it, where what follows is
-below rounding. Of many that are not small the logarithms are those of products of FACTORS of them, a third of the cost,
-unless such a product could overflow or underflow.
+    log s = rho - log((e^s - 1) / s) = rho - s / 2 - s^2 / 24 + s^4 / 2880 - s^6 / 181440 + ...
+is sums and scalar products alone, a sixth of the cost. The series ends before s^4, or after it, where what follows, at
+most the largest s to the power of 2 or 4 times sum s^2 / 2880 or 181440, is below the sum's rounding. Of many that are
+not small the logarithms are those of products of FACTORS of them, a third of the cost, unless such a product could
+overflow or underflow.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ from posterity.core.layout import Layout
 from posterity.priors import FlatGaussian, Prior
 from posterity.priors.gaussian import HALF_LOG_2PI
 
-SERIES = ((4, 2880.0), (6, 181440.0))  # powers of s in the series above that may be its first left out, each over this
+SERIES = (2880.0, 181440.0)
 FACTORS = 4
+LINEAR = 20.0  # from here on softplus is the identity
 FEW_WEIGHTS = 2**17  # below this, calls cost more than memory traffic: join the parts' gradients first
 
 
@@ -49,11 +51,11 @@ class _Draw(torch.autograd.Function):
     def forward(
         ctx: Any, mean: Tensor, rho: Tensor, noise: Tensor, prior: FlatGaussian, layout: Layout
     ) -> tuple[Tensor, ...]:
-        sd = F.softplus(rho)
+        sd, largest = _spread(rho)
         ctx.save_for_backward(mean, rho, sd, noise, prior.centre)
         ctx.prior, ctx.layout, ctx.spent = prior, layout, False
         views = layout.views(torch.addcmul(mean, sd, noise))
-        return (*views.values(), _kl(mean, rho, sd, prior, layout))
+        return (*views.values(), _kl(mean, rho, sd, largest, prior, layout))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -132,11 +134,11 @@ class _Moments(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, rho: Tensor, prior: FlatGaussian, layout: Layout) -> tuple[Tensor, ...]:
-        sd = F.softplus(rho)
+        sd, largest = _spread(rho)
         ctx.save_for_backward(mean, rho, sd, prior.centre)
         ctx.prior, ctx.layout = prior, layout
         parts = (*mean.detach().split(layout.sizes), *sd.split(layout.sizes))
-        return (*parts, _kl(mean, rho, sd, prior, layout))
+        return (*parts, _kl(mean, rho, sd, largest, prior, layout))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -181,12 +183,23 @@ def _add_kl(
     to_sd.addcdiv_(sd.new_ones(1), sd, value=-factor)
 
 
-def _kl(mean: Tensor, rho: Tensor, sd: Tensor, prior: FlatGaussian, layout: Layout) -> Tensor:
+def _spread(rho: Tensor) -> tuple[Tensor, float]:
+    """softplus(rho), and the largest of it; elsewhere than on a CPU the latter is not worth the wait."""
+    largest = rho.amax().item() if rho.device.type == "cpu" else math.inf
+    if not largest <= LINEAR:
+        return F.softplus(rho), largest
+    # Two calls in two thirds of the time of the one; half precision is too coarse for what lies between them.
+    apart = len(rho) >= FEW_WEIGHTS and rho.dtype.itemsize >= 4
+    return rho.exp().log1p_() if apart else F.softplus(rho), math.log1p(math.exp(largest))
+
+
+def _kl(mean: Tensor, rho: Tensor, sd: Tensor, largest: float, prior: FlatGaussian, layout: Layout) -> Tensor:
     """KL(N(mean, sd^2) || prior), see the header."""
     squares = _squares(mean if prior.centre is None else mean - prior.centre, prior, layout) + _squares(
         sd, prior, layout
     )
-    return mean.new_zeros(()).add_(0.5 * (squares - len(mean)) - sum_log_sd(rho, sd) - prior.half_log_precision)
+    logs = sum_log_sd(rho, sd, largest)
+    return mean.new_zeros(()).add_(0.5 * (squares - len(mean)) - logs - prior.half_log_precision)
 
 
 def _squares(vector: Tensor, prior: FlatGaussian, layout: Layout) -> float | Tensor:
@@ -197,19 +210,22 @@ def _squares(vector: Tensor, prior: FlatGaussian, layout: Layout) -> float | Ten
     return sum(_number(p * torch.dot(v, v) if len(p) == 1 else torch.dot(v * p, v)) for p, v in parts)
 
 
-def sum_log_sd(rho: Tensor, sd: Tensor) -> float | Tensor:
-    """sum log sd for sd = softplus(rho), see the header."""
-    # Elsewhere than on a CPU the logarithms cost less than to wait for the largest sd.
-    largest = sd.amax().item() if sd.device.type == "cpu" else math.inf
-    eps = torch.finfo(sd.dtype).eps
-    short, long = (largest < (eps * divisor) ** (1 / power) for power, divisor in SERIES)
-    if not long:
+def sum_log_sd(rho: Tensor, sd: Tensor, largest: float | None = None) -> float | Tensor:
+    """sum log sd for sd = softplus(rho), none above `largest`, see the header."""
+    if largest is None:
+        largest = sd.amax().item() if sd.device.type == "cpu" else math.inf
+    if not largest < 1:
         return _sum_log(sd, largest)
-    found = rho.sum().item() - 0.5 * sd.sum().item() - torch.dot(sd, sd).item() / 24
-    if short:
+    found, squares = rho.sum().item(), torch.dot(sd, sd).item()
+    rounding = torch.finfo(sd.dtype).eps * abs(found) / 8
+    fourth, sixth = (largest**power * squares / over for power, over in zip((2, 4), SERIES, strict=True))
+    if not sixth <= rounding:
+        return _sum_log(sd, largest)
+    found -= 0.5 * sd.sum().item() + squares / 24
+    if fourth <= rounding:
         return found
-    squares = sd.square()
-    return found + torch.dot(squares, squares).item() / SERIES[0][1]
+    powers = sd.square()
+    return found + torch.dot(powers, powers).item() / SERIES[0]
 
 
 def _sum_log(sd: Tensor, largest: float) -> float | Tensor:
