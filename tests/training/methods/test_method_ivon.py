@@ -145,17 +145,16 @@ def test_single_precision_is_double_precision_rounded(sd):
     ess = 100.0
     curvature = 1 / (ess * sds**2)
     vectors = [torch.randn(50).double(), torch.randn(50).double(), curvature, torch.randn(50).double()]
-    vectors += [torch.randn(50).double() * sds / ess, sds, rho_of(sds)]  # d nll / d rho is of this size
+    vectors += [torch.randn(50).double() * sds / ess, rho_of(sds)]  # d nll / d rho is of this size
     settings = {"lr": 0.1, "ess": ess, "delta": 1e-4, "beta1": 0.9, "beta2": 0.9, "t": 3}
     found = []
     for dtype in (torch.float32, torch.float64):
         moved = [v.to(dtype, copy=True) for v in vectors]
-        _move(*moved, scratch=torch.empty(2, 50, dtype=dtype), **settings)
+        _move(*moved, scratch=torch.empty(3, 50, dtype=dtype), **settings)
         found.append([v.double() for v in moved])
     torch.testing.assert_close(*found, rtol=3e-6, atol=1e-6)
     double = found[1]
-    torch.testing.assert_close(double[5], (ess * double[2]).rsqrt())
-    torch.testing.assert_close(F.softplus(double[6]), double[5])
+    torch.testing.assert_close(F.softplus(double[5]), (ess * double[2]).rsqrt())
 
 
 @pytest.mark.parametrize("rho", [-6.0, 0.0])
