@@ -175,20 +175,25 @@ class AdaBayesFP(AdaBayes):
                     kept["v"].add_(change * (1 - group["betas"][1] ** kept["step"]))
 
     def kernel(self, group: Group, t: int) -> Kernel:
-        """Adam's step with eps = half, which no schedule changes, on a lifted v."""
+        """`filter` of one block."""
+        moving = self.filter(group, t)
+        return lambda w, g, m, v, _: moving([w], [g], [m], [v])
+
+    def filter(self, group: Group, t: int) -> Kernel:
+        """Adam's step with eps = half, which no schedule changes, on lifted v: of lists of w, g, m and v."""
         beta1, beta2 = group["betas"][0], max(group["betas"][1], LEAST_BETA)
         rate, half, share = float(group["lr"]), sgd_share(group), self._share(group)
         decay = self._decay(group)
         lift, eps = half**2 * (1 - beta2) / beta2, max(half, LEAST_HALF)
 
-        def move(w: Tensor, g: Tensor, m: Tensor, v: Tensor, scratch: Tensor) -> None:
-            g = g if share == 1 else g * share
+        def move(w: list[Tensor], g: list[Tensor], m: list[Tensor], v: list[Tensor]) -> None:
+            g = g if share == 1 else list(torch._foreach_mul(g, share))
             if decay:
-                w.mul_(1 - decay)
-            v.add_(lift)
+                torch._foreach_mul_(w, 1 - decay)
+            torch._foreach_add_(v, lift)
             # What Adam(fused=True) calls: its own Python takes longer than the step of a small network.
             torch._fused_adam_(
-                [w], [g], [m], [v], [], [torch.tensor(float(t), device=w.device)],
+                w, g, m, v, [], [torch.tensor(float(t), device=w[0].device)] * len(w),
                 lr=rate, beta1=beta1, beta2=beta2, weight_decay=0.0, eps=eps, amsgrad=False, maximize=False,
             )  # fmt: skip
             increment_version(w)

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -37,7 +37,7 @@ from torch.optim.optimizer import ParamsT
 
 from posterity.core.errors import UsageError
 from posterity.optim.adabayes import AdaBayesFP
-from posterity.optim.stepping import BlockOptimizer, Group, check_positive, walk
+from posterity.optim.stepping import BLOCK, BlockOptimizer, Group, check_positive, walk
 
 Part = tuple[int, ...]
 
@@ -83,13 +83,17 @@ class Muon(AdaBayesFP):
         """Matrix by matrix, and what lies between them at once."""
         state = self.state[p]
         assert p.grad is not None
-        kernel = self.kernel(group, state["step"])
+        kernel, between = self.kernel(group, state["step"]), []
         tensors = (p.detach(), p.grad, state["m"], state["v"])
         for part, (w, g, m, v) in _split(p, group, tensors):
-            if part is None:
-                walk(kernel, w, g, m, v, maximize=group["maximize"])
-            else:
+            if part is not None:
                 self._turn(part, w, g, m, group)
+            elif w.numel() <= BLOCK and g.dtype == m.dtype and not group["maximize"]:
+                between.append((w, g, m, v))
+            else:
+                walk(kernel, w, g, m, v, maximize=group["maximize"])
+        if between:
+            self.filter(group, state["step"])(*map(list, zip(*between, strict=True)))
 
     def element_rates(self, group: Group, state: dict[str, Any]) -> Tensor:
         """Of <g>: those of AdaBayes-FP; of a matrix the length of its step over that of its average gradient."""
@@ -122,19 +126,24 @@ def _split(p: Tensor, group: Group, tensors: Sequence[Tensor]) -> Iterator[tuple
     if len(sizes) == 1:
         yield matrices[0], tensors
     else:
-        yield from zip(matrices, zip(*(tensor.split(sizes) for tensor in tensors), strict=True), strict=True)
+        yield from zip(matrices, zip(*(tensor.split_with_sizes(sizes) for tensor in tensors), strict=True), strict=True)
 
 
 def _pieces(p: Tensor, group: Group) -> list[tuple[Part | None, int]]:
     """The matrices in the parameter with their sizes, and None with the size of each run of others between them."""
-    own = (1, p.shape[0], math.prod(p.shape[1:])) if p.dim() > 1 else (p.numel(),)
     given = next((parts for q, parts in zip(group["params"], group["parts"], strict=False) if q is p), ())
-    if given and sum(map(math.prod, given)) != p.numel():
-        raise UsageError(f"the parts of a parameter of shape {tuple(p.shape)} do not add up to it: {list(given)}")
+    return _joined(tuple(p.shape), tuple(map(tuple, given)), group["most_side"])
+
+
+@lru_cache(maxsize=1024)
+def _joined(shape: Part, given: tuple[Part, ...], most_side: int) -> list[tuple[Part | None, int]]:
+    own = (1, shape[0], math.prod(shape[1:])) if len(shape) > 1 else (math.prod(shape),)
+    if given and sum(map(math.prod, given)) != math.prod(shape):
+        raise UsageError(f"the parts of a parameter of shape {shape} do not add up to it: {list(given)}")
     joined: list[tuple[Part | None, int]] = []
-    for part in map(tuple, given or [own]):
+    for part in given or (own,):
         size = math.prod(part)
-        if len(part) == 3 and 1 < min(part[1:]) <= group["most_side"]:
+        if len(part) == 3 and 1 < min(part[1:]) <= most_side:
             joined.append((part, size))
         elif joined and joined[-1][0] is None:
             joined[-1] = (None, joined[-1][1] + size)
@@ -148,22 +157,24 @@ def polar(matrices: Tensor) -> Tensor:
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = matrices.mT if tall else matrices
     tiny = torch.finfo(x.dtype).tiny
-    norm = x.norm(dim=(-2, -1), keepdim=True)
-    if not bool((norm > FAINT).all()):  # the squares in it underflow
+    norm = torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True)
+    if not norm.amin().item() > FAINT:  # the squares in it underflow
         x = x / x.abs().amax(dim=(-2, -1), keepdim=True).clamp_min(tiny)
-        norm = x.norm(dim=(-2, -1), keepdim=True)
+        norm = torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True)
     x = x / norm.clamp_min(tiny)
     one = x.shape[:-2].numel() == 1  # calls for one matrix take less time than those for a batch
     x = x.reshape(x.shape[-2:]) if one else x
-    multiply = torch.addmm if one else torch.baddbmm
+    multiply, add = (torch.mm, torch.addmm) if one else (torch.bmm, torch.baddbmm)
     a, b, c = NEWTON_SCHULZ
     # X = P X0 all along, and all P and Gram matrices commute: what is multiplied has the shorter side alone.
-    gram, factors = x @ x.mT, list[Tensor]()
-    for _ in range(ITERATIONS):
-        gram = factors[-1] @ gram @ factors[-1] if factors else gram
-        factors.append(multiply(gram, gram, gram, beta=b, alpha=c))
-        factors[-1].diagonal(dim1=-2, dim2=-1).add_(a)
-    found: Tensor = reduce(torch.matmul, factors) @ x
+    gram, product = multiply(x, x.mT), None
+    for left in reversed(range(ITERATIONS)):
+        factor = add(gram, gram, gram, beta=b, alpha=c)
+        factor.diagonal(dim1=-2, dim2=-1).add_(a)
+        product = factor if product is None else multiply(product, factor)
+        gram = multiply(multiply(factor, gram), factor) if left else gram
+    assert product is not None
+    found = multiply(product, x)
     return (found.mT if tall else found).reshape(matrices.shape)
 
 
