@@ -187,3 +187,14 @@ def test_the_sum_of_logarithms_whatever_the_sds(largest, dtype, few, decades, mo
     logs = torch.nn.functional.softplus(rho.double()).log()
     found = float(draw.sum_log_sd(rho, torch.nn.functional.softplus(rho)))
     assert found == pytest.approx(logs.sum().item(), abs=8 * torch.finfo(dtype).eps * logs.abs().sum().item())
+
+
+def test_an_sd_whose_exponential_overflows(monkeypatch):
+    """In single precision e^100 is infinite, softplus(100) is 100."""
+    monkeypatch.setattr(draw, "FEW_WEIGHTS", 0)
+    net = perturbed().float()
+    with torch.no_grad():
+        net.posterior.rho[3] = 100.0
+    views, kl = draw_with_kl(net, 1)
+    assert all(view.isfinite().all() for view in views.values())
+    torch.testing.assert_close(kl, kl_divergence(net.posterior, net.prior))

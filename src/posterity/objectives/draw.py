@@ -15,9 +15,9 @@ vector, which is what a step of a large dense network spends its time on. The KL
 unless they are small, as they are in large networks; then, with s = sd,
     log s = rho - log((e^s - 1) / s) = rho - s / 2 - s^2 / 24 + s^4 / 2880 - s^6 / 181440 + ...
 is sums and scalar products alone, a sixth of the cost. The series ends before s^4, or after it, where what follows, at
-most the largest s to the power of 2 or 4 times sum s^2 / 2880 or 181440, is below the sum's rounding. Of many that are
-not small the logarithms are those of products of FACTORS of them, a third of the cost, unless such a product could
-overflow or underflow.
+most the largest s to the power of 2 or 4 times sum s^2 / 2880 or 181440, is below the sum's rounding; no s is larger
+than the root of sum s^2. Of many that are not small the logarithms are those of products of FACTORS of them, a third of
+the cost, unless such a product could overflow or underflow.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from posterity.priors import FlatGaussian, Prior
 from posterity.priors.gaussian import HALF_LOG_2PI
 
 SERIES = (2880.0, 181440.0)
+CONVERGENT = 3.0  # below it a term of the series is less than a fifth of the one before
 FACTORS = 4
-LINEAR = 20.0  # from here on softplus is the identity
 FEW_WEIGHTS = 2**17  # below this, calls cost more than memory traffic: join the parts' gradients first
 
 
@@ -51,11 +51,11 @@ class _Draw(torch.autograd.Function):
     def forward(
         ctx: Any, mean: Tensor, rho: Tensor, noise: Tensor, prior: FlatGaussian, layout: Layout
     ) -> tuple[Tensor, ...]:
-        sd, largest = _spread(rho)
+        sd, kl = _spread(mean, rho, prior, layout)
         ctx.save_for_backward(mean, rho, sd, noise, prior.centre)
         ctx.prior, ctx.layout, ctx.spent = prior, layout, False
         views = layout.views(torch.addcmul(mean, sd, noise))
-        return (*views.values(), _kl(mean, rho, sd, largest, prior, layout))
+        return (*views.values(), kl)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -100,7 +100,7 @@ class _Point(torch.autograd.Function):
         vector = mean.detach()
         views = layout.views(vector if samples == 1 else vector.expand(samples, -1))
         if isinstance(prior, FlatGaussian):
-            squares = _squares(vector if prior.centre is None else vector - prior.centre, prior, layout)
+            squares, _ = _squares(vector if prior.centre is None else vector - prior.centre, prior, layout)
             constant = len(mean) * HALF_LOG_2PI - prior.half_log_precision
             return (*views.values(), mean.new_zeros(()).add_(0.5 * squares + constant))
         with torch.enable_grad():
@@ -134,11 +134,11 @@ class _Moments(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, rho: Tensor, prior: FlatGaussian, layout: Layout) -> tuple[Tensor, ...]:
-        sd, largest = _spread(rho)
+        sd, kl = _spread(mean, rho, prior, layout)
         ctx.save_for_backward(mean, rho, sd, prior.centre)
         ctx.prior, ctx.layout = prior, layout
         parts = (*mean.detach().split(layout.sizes), *sd.split(layout.sizes))
-        return (*parts, _kl(mean, rho, sd, largest, prior, layout))
+        return (*parts, kl)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -183,46 +183,51 @@ def _add_kl(
     to_sd.addcdiv_(sd.new_ones(1), sd, value=-factor)
 
 
-def _spread(rho: Tensor) -> tuple[Tensor, float]:
-    """softplus(rho), and the largest of it; elsewhere than on a CPU the latter is not worth the wait."""
-    largest = rho.amax().item() if rho.device.type == "cpu" else math.inf
-    if not largest <= LINEAR:
-        return F.softplus(rho), largest
-    # Two calls in two thirds of the time of the one; half precision is too coarse for what lies between them.
-    apart = len(rho) >= FEW_WEIGHTS and rho.dtype.itemsize >= 4
-    return rho.exp().log1p_() if apart else F.softplus(rho), math.log1p(math.exp(largest))
+def _spread(mean: Tensor, rho: Tensor, prior: FlatGaussian, layout: Layout) -> tuple[Tensor, Tensor]:
+    """sd = softplus(rho), and the KL."""
+    # Of many in two calls, which take two thirds of the time of the one. In half precision they are too coarse, in
+    # double precision too fine: softplus is the identity from 20 on.
+    if len(rho) >= FEW_WEIGHTS and rho.device.type == "cpu" and rho.dtype == torch.float32:
+        sd = rho.exp().log1p_()
+        kl = _kl(mean, rho, sd, prior, layout)
+        if math.isfinite(kl):  # no exponential has overflowed
+            return sd, kl
+    sd = F.softplus(rho)
+    return sd, _kl(mean, rho, sd, prior, layout)
 
 
-def _kl(mean: Tensor, rho: Tensor, sd: Tensor, largest: float, prior: FlatGaussian, layout: Layout) -> Tensor:
+def _kl(mean: Tensor, rho: Tensor, sd: Tensor, prior: FlatGaussian, layout: Layout) -> Tensor:
     """KL(N(mean, sd^2) || prior), see the header."""
-    squares = _squares(mean if prior.centre is None else mean - prior.centre, prior, layout) + _squares(
-        sd, prior, layout
-    )
-    logs = sum_log_sd(rho, sd, largest)
-    return mean.new_zeros(()).add_(0.5 * (squares - len(mean)) - logs - prior.half_log_precision)
+    shift, _ = _squares(mean if prior.centre is None else mean - prior.centre, prior, layout)
+    spread, squares = _squares(sd, prior, layout)
+    logs = sum_log_sd(rho, sd, squares)
+    return mean.new_zeros(()).add_(0.5 * (shift + spread - len(mean)) - logs - prior.half_log_precision)
 
 
-def _squares(vector: Tensor, prior: FlatGaussian, layout: Layout) -> float | Tensor:
-    """sum p vector^2."""
+def _squares(vector: Tensor, prior: FlatGaussian, layout: Layout) -> tuple[Any, Any]:
+    """sum p vector^2, and sum vector^2."""
     if len(vector) < FEW_WEIGHTS:
-        return _number(torch.dot(vector * prior.precision, vector))
-    parts = zip(prior.precisions(layout), vector.split(layout.sizes), strict=True)
-    return sum(_number(p * torch.dot(v, v) if len(p) == 1 else torch.dot(v * p, v)) for p, v in parts)
+        return _number(torch.dot(vector * prior.precision, vector)), _number(torch.dot(vector, vector))
+    parts = list(zip(prior.precisions(layout), vector.split(layout.sizes), strict=True))
+    plain = [_number(torch.dot(v, v)) for _, v in parts]
+    by_part = zip(parts, plain, strict=True)
+    return sum(s * _number(p) if len(p) == 1 else _number(torch.dot(v * p, v)) for (p, v), s in by_part), sum(plain)
 
 
-def sum_log_sd(rho: Tensor, sd: Tensor, largest: float | None = None) -> float | Tensor:
-    """sum log sd for sd = softplus(rho), none above `largest`, see the header."""
-    if largest is None:
-        largest = sd.amax().item() if sd.device.type == "cpu" else math.inf
-    if not largest < 1:
-        return _sum_log(sd, largest)
-    found, squares = rho.sum().item(), torch.dot(sd, sd).item()
+def sum_log_sd(rho: Tensor, sd: Tensor, squares: float | None = None) -> float | Tensor:
+    """sum log sd for sd = softplus(rho), whose sum of squares may be known, see the header."""
+    if sd.device.type != "cpu":  # where the logarithms cost less than to wait for what follows
+        return _sum_log(sd, math.inf)
+    squares = torch.dot(sd, sd).item() if squares is None else squares
+    found = rho.sum().item()
     rounding = torch.finfo(sd.dtype).eps * abs(found) / 8
-    fourth, sixth = (largest**power * squares / over for power, over in zip((2, 4), SERIES, strict=True))
-    if not sixth <= rounding:
+    largest = math.sqrt(squares)
+    if not (largest < CONVERGENT and largest**2 * squares / SERIES[0] <= rounding):
+        largest = sd.amax().item()
+    if not (largest < CONVERGENT and largest**4 * squares / SERIES[1] <= rounding):
         return _sum_log(sd, largest)
     found -= 0.5 * sd.sum().item() + squares / 24
-    if fourth <= rounding:
+    if largest**2 * squares / SERIES[0] <= rounding:
         return found
     powers = sd.square()
     return found + torch.dot(powers, powers).item() / SERIES[0]
