@@ -24,7 +24,7 @@ from posterity.likelihoods import student_fit
 from posterity.objectives import balance
 from posterity.optim import muon
 from posterity.storage import write_text
-from posterity.training import plan, warming
+from posterity.training import left_out, leverage, plan, warming
 from posterity.training.methods import gradient
 
 NAME = "defaults"
@@ -50,6 +50,7 @@ SHOWN = {
 }
 
 HEAD = ("task", "method", "seed", "epochs", "key", "threads")  # the key is that of a run of ours
+WARMING = ("COLD", "MILD", "WARMEST", "FROM", "TO", "AMPLE", "LOOKS", "REACH", "PATIENCE", "FALL", "NEAR", "HALF")
 OWN = ("lr", "lr_sgd", "betas", "eps", "momentum", "weight_decay")  # of an optimiser's settings, what changes a result
 
 
@@ -71,7 +72,8 @@ def effective() -> dict[str, Any]:
         "epochs": planned.settings.length,
         "temperature": planned.temperature(0.0),
         "balance": [getattr(balance, name) for name in ("B", "C", "LOWEST", "HIGHEST", "RAMP")],
-        "warming": [getattr(warming, name) for name in ("A", "B", "C", "COLD", "LEAST", "MOST", "FROM", "TO", "AMPLE")],
+        "warming": [getattr(warming, name) for name in WARMING],
+        "left out": [left_out.DF, left_out.LEAST_LEFT, left_out.ROWS, leverage.MOST_WEIGHTS, leverage.MOST_ROWS],
         "rates": [getattr(gradient, name) for name in ("FEW", "FEW_SMALL", "RICH", "MOST_HASTE")],
         "optimisers": [gradient.OPTIMIZER, gradient.SMALL_OPTIMIZER, muon.MOST_SIDE, muon.ITERATIONS],
         "settled": [student_fit.LEAST_DF, student_fit.MOST_SLOPE, student_fit.MOST_STRETCH, *student_fit.PULLS],

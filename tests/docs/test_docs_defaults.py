@@ -6,11 +6,12 @@ import pytest
 from pages import ROOT
 
 import defaults_report
+import few_rows
 import quality_page
 import uci
 from defaults_report import changed_defaults
 
-PAGES = {page.NAME: page for page in (defaults_report, quality_page, uci)}
+PAGES = {page.NAME: page for page in (defaults_report, few_rows, quality_page, uci)}
 
 
 def anew(name):

@@ -88,12 +88,81 @@ def test_of_a_large_network_by_its_spread(monkeypatch):
         net.posterior.rho.fill_(torch.tensor(sd).double().expm1().log().item())
     exact = found(net, x, temperature).item()
     monkeypatch.setattr(leverage, "MOST_WEIGHTS", 1)
+    monkeypatch.setattr(leverage, "MOST_ROWS", 1)
     prediction = net.predict(x, 4000, seed=0)
     spread = leverage.leverages(net, prediction, x, temperature=temperature, num_data=NUM_DATA)
     assert spread.shape == (NUM_DATA, 1)
     assert spread.unique().item() == pytest.approx(exact, rel=0.05)
     few = leverage.leverages(net, prediction, x, temperature=temperature, num_data=1000)
     assert few.unique().item() == pytest.approx(NUM_INPUTS / 1000)
+
+
+def wide_net():
+    """More weights than there are rows, and no ReLU among them that would be at a kink."""
+    torch.manual_seed(0)
+    net = pt.bayesian(nn.Sequential(nn.Linear(NUM_INPUTS, 12), nn.Tanh(), nn.Linear(12, 2)), seed=0)
+    net.likelihood = pt.GaussianNoise(NOISE, num_targets=2)
+    return net.double()
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 0.2, 10.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_over_rows_and_over_weights_are_the_same(temperature, weighted, monkeypatch):
+    net, x = wide_net(), rows(15)
+    weight = torch.linspace(0.1, 1.9, 15).double() if weighted else None
+    noise = torch.linspace(0.2, 0.4, 30).double().view(15, 2)
+    given = {"temperature": temperature, "num_data": 15}
+    assert net.num_weights > noise.numel()
+    at = net.posterior.mean.detach()
+    by_rows = leverage.leverages_at(at, net, x, noise, weight, **given)
+    monkeypatch.setattr(leverage, "_over_rows", leverage._over_weights)
+    by_weights = leverage.leverages_at(at, net, x, noise, weight, **given)
+    torch.testing.assert_close(by_rows, by_weights, rtol=1e-5, atol=1e-6)
+
+
+def test_more_weights_than_rows_and_no_prior_follow_them_all_the_way():
+    net, x = wide_net(), rows(15)
+    noise = torch.full((15, 2), NOISE).double()
+    found = leverage.leverages_at(net.posterior.mean.detach(), net, x, noise, None, temperature=1e-9, num_data=15)
+    torch.testing.assert_close(found, torch.ones_like(found), rtol=0, atol=1e-4)
+
+
+def test_a_row_that_does_not_count_is_not_followed():
+    weight = torch.ones(15).double()
+    weight[3] = 0.0
+    noise = torch.full((15, 2), NOISE).double()
+    net = wide_net()
+    at = net.posterior.mean.detach()
+    found = leverage.leverages_at(at, net, rows(15), noise, weight, temperature=0.2, num_data=15)
+    assert found[3].tolist() == [0.0, 0.0]
+    assert found.isfinite().all()
+    assert (found[:3] > 0).all()
+
+
+def test_gradients_that_vmap_has_no_rule_for_are_taken_one_by_one(monkeypatch):
+    net, x = wide_net(), rows(7)
+    together = leverage._jacobian(net, net.posterior.mean.detach(), x)
+    ours = torch.autograd.grad
+
+    def without_rule(*given, is_grads_batched=False, **more):
+        if is_grads_batched:
+            raise RuntimeError("no rule")
+        return ours(*given, **more)
+
+    monkeypatch.setattr(torch.autograd, "grad", without_rule)
+    torch.testing.assert_close(leverage._jacobian(net, net.posterior.mean.detach(), x), together)
+
+
+@pytest.mark.parametrize(("weights", "targets", "all_rows", "has"), [
+    (1500, 10**6, False, True),  # a matrix over the weights
+    (1501, 2000, True, True),  # over the rows
+    (1501, 2001, True, False),
+    (1501, 2000, False, False),  # some rows do not stand for all
+    (2**20, 64, True, True),
+    (2**20, 65, True, False),  # too much memory
+])  # fmt: skip
+def test_which_networks_have_exact_leverages(weights, targets, all_rows, has):
+    assert leverage.has_leverages(weights, targets, all_rows=all_rows) is has
 
 
 def test_a_prior_that_holds_nothing_is_no_singular_matrix():

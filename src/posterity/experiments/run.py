@@ -157,7 +157,7 @@ class Run(Settings):
         """The versions of those that it goes by and that have changed."""
         real = self._real
         found = {
-            "rule of auto": (4 if real else 6) if self.temperature == Auto.kind else 0,  # by the data (training.course)
+            "rule of auto": (7 if real else 6) if self.temperature == Auto.kind else 0,  # by the data (training.course)
             # Small regressions are trained as they were; elsewhere what is not said is another optimiser now.
             "rule of optimizer": 1 if self.optimizer is None and not (real and self._task) else 0,
             "rule of noise": 3 if real else 0,  # at the end: Student-t, with a trend and a stretch

@@ -148,14 +148,18 @@ class GaussianNoise(Likelihood):
             self.unit.copy_(spread)
 
     @torch.no_grad()
-    def adapt(self, outputs: Tensor, y: Tensor, share: float, weight: Tensor | None = None) -> None:
+    def adapt(
+        self, outputs: Tensor, y: Tensor, share: float, weight: Tensor | None = None, *, least: Tensor | None = None
+    ) -> None:
         """A learnt noise towards these residuals, see the header."""
         if self.noise != "learnt":
             return
         variance = F.softplus(wide(self.rho)).square()
         best = mean_over_rows(wide(y - outputs).square().mean(0), weight)
-        least = (LEAST * wide(y).std(0, correction=0)).clamp_min(torch.finfo(self.rho.dtype).tiny)
-        sd = torch.lerp(variance, best, share).sqrt().maximum(least)
+        lowest = (LEAST * wide(y).std(0, correction=0)).clamp_min(torch.finfo(self.rho.dtype).tiny)
+        sd = torch.lerp(variance, best, share).sqrt().maximum(lowest)
+        if least is not None:
+            sd = sd.maximum(least.to(sd))
         self.rho.copy_(rho_of(sd))
         self._unsettle()
 

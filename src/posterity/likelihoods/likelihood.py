@@ -80,10 +80,12 @@ class Likelihood(nn.Module, ABC):
         """The parameters that an optimiser moves in `fit`; what has a closed form follows the residuals instead."""
         return list(self.parameters())
 
-    def adapt(self, outputs: Tensor, y: Tensor, share: float, weight: Tensor | None = None) -> None:
+    def adapt(
+        self, outputs: Tensor, y: Tensor, share: float, weight: Tensor | None = None, *, least: Tensor | None = None
+    ) -> None:
         """Move what has a closed form by `share` of the way to what is best for these `outputs` (S, n, K) and `y`.
 
-        `weight` (n,) is that of each datum, as in `nll`.
+        `weight` (n,) is that of each datum, as in `nll`; a noise (k,) stays at `least` so large.
         """
 
     def begin(self, y: Tensor) -> None:

@@ -2,7 +2,7 @@
 
     number       eta; 1 is Bayes' rule
     auto         eta = min(AUTO_MOST, tau p / N), the default; a training goes from 0 to a temperature around that, by
-                 its loss and its KL (objectives.balance); a small regression warms by another rule (training.warming).
+                 its loss and its KL (objectives.balance); a regression warms by another rule (training.warming).
                  What has no such course (samplers, IVON, a point network) has it all the time
     per_weight   eta = tau p / N,   p = num_data, N = the number of Bayesian weights
     per_neuron   eta = tau p / N,   N = the number of hidden neurons of a network with one hidden layer

@@ -2,9 +2,10 @@
 
     by rule    a function of the epochs done
     balanced   it follows the training (objectives.balance)
-    warming    cold at first, and warm in the end by what is left to explain (training.warming)
+    warming    cold at first, and as warm in the end as data left out would have it (training.warming)
 
-`auto` is balanced, or warming for small regressions; what has one temperature by itself takes it by rule.
+`auto` is warming for regressions whose leverages can be computed, else balanced; what has one temperature by itself
+takes it by rule.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 
 
 class Course:
-    """By rule: `temperature` is a function of the epochs done."""
+    """By rule: `temperature` is a function of the epochs done. A learnt noise (k,) does not fall below `floor`."""
 
     def __init__(self, temperature: Callable[[float], float]) -> None:
         self.temperature = temperature
+        self.floor: Tensor | None = None
 
     def words(self, epochs: int) -> str:
         """The temperature of a training of so many epochs that has not begun."""

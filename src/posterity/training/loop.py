@@ -122,7 +122,7 @@ class Training:
         step_groups(moving, self.step / self.total_steps, len(batch.y))
         self.step += 1
         share = max(2 / (self.step + 1), 2 / (max(NOISE_STEPS, self.batches.num_batches) + 1))
-        self.likelihood.adapt(loss.outputs.detach(), batch.y, share, *batch.targets[1:])
+        self.likelihood.adapt(loss.outputs.detach(), batch.y, share, *batch.targets[1:], least=self.course.floor)
         self.course.observe(self, loss, prediction, batch, share)
         for callback in self.callbacks:
             callback.on_step_end(self)

@@ -150,7 +150,7 @@ def plan(
         )
     if settings.learn_prior:
         check_learnable(net.posterior, prior)
-    small = warms(net, likelihood, settings)
+    small = warms(net, likelihood, settings, feed.num_data * at_hand.y[:1].numel())
     epochs = settings.num_epochs(feed.num_data, feed.num_batches, small=small)
     settings = settings.model_copy(update={"epochs": epochs})
     subject = Subject(net, prior, likelihood, settings, feed.num_data, feed.batch_size, feed.num_batches, small)

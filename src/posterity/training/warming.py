@@ -1,20 +1,32 @@
-"""Warming: the temperature of a small regression, cold at first and warm in the end.
+"""Warming: the temperature of a regression with learnt noise, cold at first, then up to where left-out data want it.
 
-    T = cold^(1 - v) warm^v,    v = (u - FROM) / (TO - FROM), within [0, 1],    u the share of the training that is done
-    cold = COLD min(1, AMPLE N / p)
-    warm = C L^A (N / p)^B, from LEAST to MOST
-    L  the share of the targets' variance that is left, a moving average over the training's steps
-    N  weights, p  data
+    T = cold^(1 - v) WARMEST^v,    v = (u - FROM) / (TO - FROM), within [0, 1],    u the share of the training done
+    cold = COLD
+
+until the density of data that are left out falls, or has not risen for PATIENCE looks; then the lowest T at which it
+was within NEAR / sqrt(p) of its best, about the error of a difference. LOOKS times in a training that density is
+estimated from the training's own rows (training.left_out), at the mean of q's means since the last look, which steps
+shake less; it is smoothed by the REACH looks on either side. It falls where it is below its best by FALL and twice the
+error of a difference of such means; the error of a look is told by second differences, as the density is smooth in
+log T. A network that follows its rows more than HALF of the way is no judge of data left out: it goes on.
+The lowest T, since the density also rises as the training goes on, and a network lags behind its temperature: both make
+what is warm look better than it is.
 
 A mean-field network that begins warm gives hidden units up before it has found a use for them: their weights fall to
 the prior, where their outgoing weights see nothing but noise, and they do not come back when it cools. One that begins
-cold has all of them at work; the warmth then takes away what follows single data. Noisy targets want more of it, and so
-do few data for a weight; where there are many of them no unit is given up without cause, and what the noise of the
-weights costs early in the training is not made good any more: then it begins colder still. C and the exponents were
-fitted by hand to six tables (docs/first_results.md).
+cold has all of them at work; the warmth then takes away what follows single data. What it took beyond the T that is
+chosen would not come back either: the weights are put back to what they were there.
 
-For regressions with learnt noise and at most MOST_WEIGHTS weights; others follow their KL (objectives.balance).
-Limits: u <= FROM is cold, u >= TO is `warm`; exact data, L -> 0, or very many: LEAST, where sds still arrive in time.
+With more than AMPLE data p for each of the N weights no unit is given up without cause, and left-out data hardly tell
+one temperature from another. What the noise of the weights costs early in the training is not made good any more, so
+that it begins colder still, and nothing is looked at:
+    T = cold^(1 - v) MILD^v,    cold = COLD AMPLE N / p
+
+A cold network could learn its rows by heart, and a noise that is their residuals' would vanish and hold it there,
+however warm it became. So the noise is at least that of the last look, RSS / (n - degrees of freedom).
+
+For regressions whose leverages can be computed (training.leverage); others follow their KL (objectives.balance).
+Limits: u <= FROM is cold; WARMEST = 1 is Bayes' rule, which nothing exceeds.
 """
 
 from __future__ import annotations
@@ -22,22 +34,29 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
 from posterity.bayesian import BayesianModule
 from posterity.likelihoods import Likelihood, Prediction
 from posterity.objectives import Loss
 from posterity.objectives.tempering import Auto
-from posterity.training.course import Course, loss_of
-from posterity.training.leverage import MOST_WEIGHTS
+from posterity.training.course import Course
+from posterity.training.left_out import look
+from posterity.training.leverage import MOST_WEIGHTS, has_leverages
 from posterity.training.settings import Settings
 
 if TYPE_CHECKING:
     from posterity.data import Batch
     from posterity.training.loop import Training
 
-A, B, C = 1 / 3, 3 / 4, 0.35
-COLD, LEAST, MOST = 0.01, 0.1, 0.5
-FROM, TO = 0.3, 0.7
-AMPLE = 4.0  # data for a weight: with more of them it begins colder than COLD
+COLD, MILD, WARMEST = 0.01, 0.1, 1.0
+FROM, TO = 0.2, 0.8
+AMPLE = 4.0  # data for a weight
+LOOKS = 100  # in a training; half as many where nothing is to be decided
+REACH, PATIENCE = 2, 8  # looks
+FALL, NEAR = 0.02, 0.25  # nats a row
+HALF = 0.5
 
 
 def is_small(net: BayesianModule, likelihood: Likelihood) -> bool:
@@ -45,15 +64,10 @@ def is_small(net: BayesianModule, likelihood: Likelihood) -> bool:
     return likelihood.settles and net.num_weights <= MOST_WEIGHTS
 
 
-def warms(net: BayesianModule, likelihood: Likelihood, settings: Settings) -> bool:
-    """Whether `auto` means this course."""
+def warms(net: BayesianModule, likelihood: Likelihood, settings: Settings, num_targets: int) -> bool:
+    """Whether `auto` means this course, with so many targets in all rows together."""
     tempered = Auto() == settings.temperature_rule and settings.kl_decay > 0
-    return is_small(net, likelihood) and net.posterior.random and tempered
-
-
-def warmth(left: float, weights_per_datum: float) -> float:
-    """The temperature in the end, with this share of the variance left."""
-    return min(MOST, max(LEAST, float(C * left**A * weights_per_datum**B)))
+    return likelihood.settles and has_leverages(net.num_weights, num_targets) and net.posterior.random and tempered
 
 
 class Warming(Course):
@@ -61,33 +75,113 @@ class Warming(Course):
 
     def __init__(self, epochs: int, weights_per_datum: float) -> None:
         super().__init__(self._temperature)
-        self.epochs, self.weights_per_datum = epochs, weights_per_datum
-        self.left = math.nan
+        self.epochs = epochs
+        self.looks = AMPLE * weights_per_datum >= 1
+        self.cold = COLD * min(1.0, AMPLE * weights_per_datum)
+        self.warmest = WARMEST if self.looks else MILD
+        self.chosen = math.nan
+        self.temperatures: list[float] = []  # of the looks on the way up
+        self.densities: list[float] = []
+        self.kept: list[list[Tensor]] = []  # all that is trained, as it was then
+        self.steps, self.mean = 0, torch.zeros(0)  # since the last look, and the mean of q's means in them
 
     def _temperature(self, done: float) -> float:
+        if not math.isnan(self.chosen):
+            return self.chosen
         way = min(1.0, max(0.0, (done / self.epochs - FROM) / (TO - FROM)))
-        warm = self.cold if math.isnan(self.left) else warmth(self.left, self.weights_per_datum)
-        return float(self.cold ** (1 - way) * warm**way)
-
-    @property
-    def cold(self) -> float:
-        """The temperature at first."""
-        return COLD * min(1.0, AMPLE * self.weights_per_datum)
+        return float(self.cold ** (1 - way) * self.warmest**way)
 
     def words(self, epochs: int) -> str:
-        """Where it starts."""
-        return f"{self.cold:.3g} at first, up to {MOST:g} in the end, by the data"
+        """Where it starts, and where it may lead to."""
+        up = f"{self.cold:.3g} at first, up to {self.warmest:g}"
+        return f"{up} at most, by what data left out would show" if self.looks else up
 
     def observe(self, training: Training, loss: Loss, prediction: Prediction, batch: Batch, share: float) -> None:
-        """What is left of the variance in this step."""
-        now = loss_of(training, loss, prediction, batch)
-        if math.isfinite(now):
-            self.left = now if math.isnan(self.left) else self.left + share * (now - self.left)
+        """Look, if it is time to, and choose, if there is enough to be seen."""
+        if not self.looks:
+            return
+        mean = training.net.posterior.mean.detach()
+        self.steps += 1
+        self.mean = mean.clone() if self.steps == 1 else self.mean.lerp_(mean, 1 / self.steps)
+        done, every = training.step / training.total_steps, max(1, training.total_steps // LOOKS)
+        rising = done >= FROM and math.isnan(self.chosen)
+        if training.step % (every if rising else 2 * every):
+            return
+        now = training.temperature_at(training.step)
+        seed, data = training.settings.seed, training.train
+        found = look(self.mean, training.net, data, num_data=training.num_data, temperature=now, seed=seed)
+        self.floor, self.steps = found.noise, 0
+        if not rising:
+            return
+        if found.leverage <= HALF:
+            self.temperatures.append(now)
+            self.densities.append(found.density)
+            if not training.settings.alternate:  # else groups stand still in their turn
+                own = training.net.posterior.mean
+                self.kept.append([self.mean if p is own else p.detach().clone() for p in _trained(training)])
+        if done >= TO or falls(self.densities):
+            self._choose(training)
+
+    @torch.no_grad()
+    def _choose(self, training: Training) -> None:
+        self.chosen = self.warmest
+        if self.densities:
+            at = choice(self.densities, NEAR / math.sqrt(training.num_data))
+            self.chosen = self.temperatures[at]
+            if self.kept:
+                for own, kept in zip(_trained(training), self.kept[at], strict=True):
+                    own.copy_(kept)
+        self.temperatures, self.densities, self.kept = [], [], []
 
     def state(self) -> dict[str, Any]:
-        """The average; nothing before there is one."""
-        return {} if math.isnan(self.left) else {"left": self.left}
+        """What was seen, what was chosen, and what was found by the last look and since."""
+        return {
+            "chosen": None if math.isnan(self.chosen) else self.chosen,
+            "temperatures": self.temperatures,
+            "densities": self.densities,
+            "kept": self.kept,
+            "floor": self.floor,
+            "steps": self.steps,
+            "mean": self.mean,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """The inverse of `state`."""
-        self.left = state.get("left", math.nan)
+        """The inverse of `state`; nothing of one from before there was such a course."""
+        if "chosen" not in state:
+            return
+        self.chosen = math.nan if state["chosen"] is None else state["chosen"]
+        self.temperatures, self.densities = list(state["temperatures"]), list(state["densities"])
+        self.kept, self.floor = list(state["kept"]), state["floor"]
+        self.steps, self.mean = state["steps"], state["mean"].clone()
+
+
+def _trained(training: Training) -> list[Tensor]:
+    return [parameter for group in training.groups for parameter in group.parameters]
+
+
+def smoothed(densities: list[float]) -> list[float]:
+    """Each the mean of those around it."""
+    parts = [densities[max(0, at - REACH) : at + REACH + 1] for at in range(len(densities))]
+    return [sum(part) / len(part) for part in parts]
+
+
+def error(densities: list[float]) -> float:
+    """The sd of a density around a smooth curve, from the mean size of second differences, sqrt(6) times as large."""
+    seconds = [abs(a - 2 * b + c) for a, b, c in zip(densities, densities[1:], densities[2:], strict=False)]
+    return math.sqrt(math.pi / 2 / 6) * sum(seconds) / len(seconds) if seconds else 0.0
+
+
+def falls(densities: list[float]) -> bool:
+    """Whether they are past their best: see the header."""
+    means = smoothed(densities)[:-REACH]  # those that have all their looks
+    if len(means) <= REACH:
+        return False
+    best = max(means)
+    late = len(means) - 1 - means.index(best) > PATIENCE
+    return late or means[-1] < best - FALL - 2 * error(densities) * math.sqrt(2 / (2 * REACH + 1))
+
+
+def choice(densities: list[float], near: float) -> int:
+    """The first that is near to the best."""
+    means = smoothed(densities)
+    return next(at for at, mean in enumerate(means) if mean >= max(means) - near)

@@ -42,7 +42,7 @@ def _temperature(plan: Plan, record: EpochRecord, ending: Mapping[str, Any]) -> 
     course = plan.course()
     if isinstance(course, Warming):
         early = f"{course.cold:.3g} at first, so that no hidden unit is given up early"
-        return f"{temperature} in the end, by what is left to explain; {early}"
+        return f"{temperature} in the end{', by what data left out would show' if course.looks else ''}; {early}"
     kl, num_data = record["kl"], plan.subject.num_data
     if not math.isfinite(kl) or not plan.subject.net.posterior.random:
         return temperature
