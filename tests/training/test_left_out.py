@@ -11,6 +11,7 @@ from torch.distributions import StudentT
 import posterity as pt
 from posterity.data import Dataset
 from posterity.training.left_out import DF, LEAST_LEFT, judged, look
+from posterity.training.leverage import leverages_at
 
 N, D, NOISE, PRIOR, TEMPERATURE = 30, 12, 0.5, 0.4, 0.3
 G = torch.Generator().manual_seed(3)
@@ -60,12 +61,30 @@ def test_the_noise_is_not_what_is_left_of_it():
 
 
 def test_what_is_learnt_by_heart_keeps_its_noise():
-    """Half the leverage left, half the residual: the same data left out, more or less."""
+    """Residuals of variance s^2 (1 - h): the same noise, and left-out data that are missed by far more."""
     e = torch.randn(200, 1, generator=G).double()
-    honest, by_heart = (judged(e * left, torch.full_like(e, left)) for left in (1.0, 0.02))
-    assert by_heart.noise.item() == pytest.approx(honest.noise.item() * math.sqrt(0.02))
-    assert by_heart.density == pytest.approx(honest.density)
+    honest, by_heart = (judged(e * math.sqrt(left), torch.full_like(e, left)) for left in (1.0, 0.02))
+    assert by_heart.noise.item() == pytest.approx(honest.noise.item())
+    assert by_heart.density == pytest.approx(honest.density + 0.5 * math.log(0.02))
     assert by_heart.leverage == pytest.approx(0.98)
+
+
+def test_noise_that_varies_is_the_unit_of_its_rows():
+    """Residuals in proportion to the network's own noise: the density in its units, and the units' logarithms."""
+    torch.manual_seed(0)
+    net = pt.bayesian(nn.Linear(D, 2).double(), prior=pt.Gaussian(PRIOR), seed=0)
+    net.likelihood = pt.GaussianNoise("input").double()
+    weights = net.posterior.mean.detach()
+    with net.hosted(net.layout.views(weights)) as model:
+        mean, noise = (part[0] for part in net.likelihood.moments(model(X).unsqueeze(0)))
+    y = mean + noise * torch.randn(N, 1, generator=G).double()
+    given = {"num_data": N, "temperature": TEMPERATURE, "seed": 0}
+    found = look(weights, net, Dataset(X, y, task="regression"), **given)
+    h = leverages_at(weights, net, X, noise, None, temperature=TEMPERATURE, num_data=N)
+    ours = judged((y - mean) / noise, 1 - h)
+    assert noise.max() > 1.2 * noise.min()
+    assert found.density == pytest.approx(ours.density - noise.log().mean().item())
+    assert found.leverage == pytest.approx(h.mean().item())
 
 
 def test_many_data_for_a_weight():

@@ -41,7 +41,7 @@ FLAGS: tuple[tuple[str, type, str, str], ...] = (
     ("relative_to", str, "Posterior", "what it is relative to: the prior's sd, or that of the means' init; default prior"),
     ("ensemble", int, "Posterior", "independently trained posteriors that are mixed; default 1"),
     ("deterministic", str, "Posterior", "weights that are not Bayesian, by name patterns such as 0.*,*.bias"),
-    ("epochs", int, "Optimiser", "passes over the training data; by default 20, or as many as make 6000 steps; of a small regression 100, or 12000 steps"),
+    ("epochs", int, "Optimiser", "passes over the training data; by default 20, or as many as make 6000 steps; of a regression that warms (docs/tempering.md) 100, or 12000 steps"),
     ("batch_size", int, "Optimiser", "rows in a batch; default 100"),
     ("augmentation", str, "Optimiser", "random changes of the images in each batch: crop, flip, crop-flip"),
     ("optimizer", str, "Optimiser", "the optimiser: sgd, adam, amsgrad, adamw, adagrad, rmsprop, radam, adabound, amsbound, yellowfin, adabayes, adabayes-fp, muon, ivon, sgld, psgld; by default muon, of a small regression adabayes-fp"),

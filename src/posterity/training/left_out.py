@@ -6,9 +6,10 @@ From the residuals r of rows of the training data at given weights, and their le
     noise^2 = mean_n r^2 / (1 - h)      RSS / (n - degrees of freedom), if h is the same for all rows [1]
     density = max_c mean_n log t_v(e; scale c / sqrt(1 - h)),    v = DF
 
-Heavy tails keep single rows from deciding; c / sqrt(1 - h) is the noise and what the network does not know of the row.
-A network that learns its rows by heart has small residuals and leverages near 1: e and the noise stay what they are,
-where the residuals' own mean square would fall to nothing. There is a pole at h = 1: LEAST_LEFT is divided by at least.
+in units of the noise that the network has for the row. Heavy tails keep single rows from deciding; c / sqrt(1 - h) is
+the noise and what the network does not know of the row. Noise of variance s^2 leaves residuals of variance s^2 (1 - h):
+a network that learns its rows by heart has small ones and leverages near 1, and the noise is found all the same, where
+the residuals' own mean square would fall to nothing. There is a pole at h = 1: LEAST_LEFT is divided by at least.
 Limits: h -> 0, many data for a weight: e = r, noise^2 = mean r^2.
 
 [1] MacKay, Bayesian interpolation, 1992.
@@ -57,8 +58,11 @@ def look(
     x, y, weight = train.rows(rows).changed(lambda part: inputs.moved(part, net.posterior.mean))
     with net.hosted(net.layout.views(weights)) as model:
         mean, noise = likelihood.moments(inputs.call(model, x).unsqueeze(0))
-    h = leverages_at(weights, net, x, wide(noise[0]), weight, temperature=temperature, num_data=num_data)
-    return judged(wide(y) - wide(mean[0]), 1 - h, weight)
+    units = wide(noise[0])
+    h = leverages_at(weights, net, x, units, weight, temperature=temperature, num_data=num_data)
+    found = judged((wide(y) - wide(mean[0])) / units, 1 - h, weight)
+    density = found.density - mean_over_rows(units.log(), weight).sum().item()
+    return LeftOut(found.leverage, found.noise * mean_over_rows(units, weight), density)
 
 
 def judged(residuals: Tensor, left: Tensor, weight: Tensor | None = None) -> LeftOut:

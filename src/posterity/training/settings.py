@@ -50,7 +50,7 @@ from posterity.training.methods.gradient import OPTIMIZER, SD_OPTIMIZER, SMALL_O
 from posterity.training.ranks import OWN, RANK_NOISES, SHARED
 
 LEAST_EPOCHS, LEAST_STEPS = 20, 6000  # of a training whose length was not given
-SMALL_EPOCHS, SMALL_STEPS = 100, 12_000  # of a small regression's
+SMALL_EPOCHS, SMALL_STEPS = 100, 12_000  # of a regression's that warms (training.warming)
 
 Options = dict[str, bool | int | float | str | tuple[float, ...]]
 
@@ -64,7 +64,7 @@ class Settings(BaseModel):
         None,
         OPTIMISER,
         f"passes over the training data; by default {LEAST_EPOCHS}, or as many as make {LEAST_STEPS} steps; "
-        f"of a small regression {SMALL_EPOCHS}, or {SMALL_STEPS} steps",
+        f"of a regression that warms (docs/tempering.md) {SMALL_EPOCHS}, or {SMALL_STEPS} steps",
         ge=1,
     )
     batch_size: int = setting(100, OPTIMISER, "rows in a batch", ge=1)
@@ -212,7 +212,7 @@ class Settings(BaseModel):
     def num_epochs(self, num_data: int, num_batches: int | None = None, *, small: bool = False) -> int:
         """The epochs that were given, or those of a training of `num_data` rows, in `num_batches` if not our own.
 
-        A `small` regression, whose steps cost little, has more of them.
+        A `small` regression, which warms (training.warming), has more of them.
         """
         if self.epochs is not None:
             return self.epochs

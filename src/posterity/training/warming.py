@@ -57,6 +57,7 @@ LOOKS = 100  # in a training; half as many where nothing is to be decided
 REACH, PATIENCE = 2, 8  # looks
 FALL, NEAR = 0.02, 0.25  # nats a row
 HALF = 0.5
+MOST_KEPT = 2**17  # weights, which are kept for up to 60 looks: some 60 megabytes
 
 
 def is_small(net: BayesianModule, likelihood: Likelihood) -> bool:
@@ -67,7 +68,8 @@ def is_small(net: BayesianModule, likelihood: Likelihood) -> bool:
 def warms(net: BayesianModule, likelihood: Likelihood, settings: Settings, num_targets: int) -> bool:
     """Whether `auto` means this course, with so many targets in all rows together."""
     tempered = Auto() == settings.temperature_rule and settings.kl_decay > 0
-    return likelihood.settles and has_leverages(net.num_weights, num_targets) and net.posterior.random and tempered
+    within = has_leverages(net.num_weights, num_targets) and net.num_weights <= MOST_KEPT
+    return likelihood.settles and within and net.posterior.random and tempered
 
 
 class Warming(Course):
