@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     for name in args.sets:
         known = {row["split"] for row in stored_rows(name, args.to)}
-        missing = [each for each in runs_of(name) if each.split not in known]
+        missing = [each for each in runs_of(name)[: args.splits] if each.split not in known]
         for record in study_splits(missing, args.out / name) if missing else ():
             print(f"{name} {record.run.split}: " + ", ".join(f"{m} {record.test[m]:.4g}" for m in SHOWN), flush=True)
 
@@ -135,6 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["run", "table"])
     parser.add_argument("--sets", nargs="+", default=list(PUBLISHED), choices=list(PUBLISHED))
+    parser.add_argument("--splits", type=int, help="the first so many; all by default")
     parser.add_argument("--out", type=Path, default=Path("runs/uci"), help="folder of the runs")
     parser.add_argument("--to", type=Path, default=DOCS, help="folder of the table's files")
     args = parser.parse_args()

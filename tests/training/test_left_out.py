@@ -48,7 +48,8 @@ def test_residuals_are_those_of_fitting_without_the_row():
 
     best = optimize.minimize_scalar(lambda at: -density(at), bounds=(-5, 5), method="bounded")
     assert found.density == pytest.approx(-best.fun, abs=1e-4)
-    assert found.noise.item() == pytest.approx(((Y[:, 0] - X @ ridge(X, Y)[:, 0]).square() / left).mean().sqrt().item())
+    rss = (Y[:, 0] - X @ ridge(X, Y)[:, 0]).square().sum()
+    assert found.noise.item() == pytest.approx((rss / left.sum()).sqrt().item())
 
 
 def test_the_noise_is_not_what_is_left_of_it():
@@ -56,7 +57,7 @@ def test_the_noise_is_not_what_is_left_of_it():
     weights = torch.linalg.lstsq(X, Y).solution
     rss = (Y - X @ weights).square().sum().item()
     found = seen(weights[:, 0], temperature=1e-9).noise.item()
-    assert found == pytest.approx(math.sqrt(rss / (N - D)), rel=0.1)
+    assert found == pytest.approx(math.sqrt(rss / (N - D)), rel=1e-6)
     assert found > 1.1 * math.sqrt(rss / N)
 
 
@@ -85,6 +86,13 @@ def test_noise_that_varies_is_the_unit_of_its_rows():
     assert noise.max() > 1.2 * noise.min()
     assert found.density == pytest.approx(ours.density - noise.log().mean().item())
     assert found.leverage == pytest.approx(h.mean().item())
+
+
+def test_a_row_that_is_followed_all_the_way_does_not_decide_the_noise():
+    r, left = torch.randn(100, 1, generator=G).double(), torch.full((100, 1), 0.9).double()
+    before = judged(r, left).noise.item()
+    left[0] = LEAST_LEFT
+    assert judged(r, left).noise.item() == pytest.approx(before, rel=0.01)
 
 
 def test_many_data_for_a_weight():

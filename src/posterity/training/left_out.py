@@ -2,8 +2,8 @@
 
 From the residuals r of rows of the training data at given weights, and their leverages h (training.leverage),
 
-    e = r / (1 - h)                     the residual of a datum that was left out
-    noise^2 = mean_n r^2 / (1 - h)      RSS / (n - degrees of freedom), if h is the same for all rows [1]
+    e = r / (1 - h)                         the residual of a datum that was left out
+    noise^2 = sum_n r^2 / sum_n (1 - h)     RSS / (n - degrees of freedom)                                      [1]
     density = max_c mean_n log t_v(e; scale c / sqrt(1 - h)),    v = DF
 
 in units of the noise that the network has for the row. Heavy tails keep single rows from deciding; c / sqrt(1 - h) is
@@ -68,8 +68,8 @@ def look(
 def judged(residuals: Tensor, left: Tensor, weight: Tensor | None = None) -> LeftOut:
     """From residuals and 1 - leverages (n, k) of rows that count by `weight` (n,)."""
     left = left.clamp(LEAST_LEFT, 1.0)
+    noise2 = mean_over_rows(residuals.square(), weight) / mean_over_rows(left, weight)
     squares = residuals.square() / left  # of e, in units of 1 / sqrt(1 - h)
-    noise2 = mean_over_rows(squares, weight)
     scale2 = noise2.clamp_min(torch.finfo(noise2.dtype).tiny)
     for _ in range(ROUNDS):
         shares = (DF + 1) / (DF + squares / scale2)
