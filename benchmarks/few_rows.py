@@ -8,10 +8,9 @@
     nothing        targets that have nothing to do with the inputs                             (150 rows)
     smooth         sin(x_1) x_2 + x_3^2 / 2 + 0.02 e                                           (300 rows)
 
-by networks with no options, and plain ones (a point, temperature 0), as they are, and with the noise that a tenth of the
-rows shows which was held out. Numbers are in units of the test targets' spread: an RMSE of 1
-is that of the mean of all targets. `best` is the RMSE of who knows the function.
-Coverage is that of central 90 % intervals.
+by networks with no options, and plain ones (a point, temperature 0): as they are, and with the noise that a tenth of
+the rows shows, which was held out. Numbers are in units of the test targets' spread: an RMSE of 1 is that of the mean
+of all targets. `best` is the RMSE of who knows the function. Coverage is that of central 90 % intervals.
 
     python benchmarks/few_rows.py run
     python benchmarks/few_rows.py table
