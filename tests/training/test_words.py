@@ -22,7 +22,7 @@ def lines(y, **given):
     """What is printed of a training of two epochs."""
     of_network = {name: given.pop(name) for name in ("posterior", "rho") if name in given}
     net = pt.bayesian(nn.Linear(3, 1 if y.is_floating_point() else 2), seed=0, **of_network)
-    training = Training(net, plan(net, (X, y), None, Settings(**{"epochs": 2, **given})))
+    training = Training(net, plan(net, (X[: len(y)], y), None, Settings(**{"epochs": 2, **given})))
     display = ProgressDisplay(Console(file=io.StringIO(), width=400))
     training.callbacks.append(display)
     while not training.stopped:
@@ -55,9 +55,13 @@ def test_of_a_regression_and_of_a_point():
     assert any("no uncertainty of the weights" in line for line in said)
 
 
-def test_of_a_small_regression():
-    last = next(line for line in lines(X[:, :1], epochs=6) if line.startswith("trained"))
-    assert re.search(r"temperature 0\.\d+ in the end, by what is left to explain; 0\.00267 at first", last)
+@pytest.mark.parametrize(("rows", "end"), [
+    (12, r"temperature [\d.e-]+ in the end, by what data left out would show; 0\.01 at first, so that no hidden unit"),
+    (60, r"temperature 0\.1 in the end; 0\.00267 at first, so that no hidden unit"),  # many data for a weight
+])  # fmt: skip
+def test_of_a_regression_that_warms(rows, end):
+    last = next(line for line in lines(X[:rows, :1], epochs=6) if line.startswith("trained"))
+    assert re.search(end, last)
 
 
 @pytest.mark.parametrize(("rows", "batch_size", "epochs"), [(60_000, 100, 20), (100, 100, 6000), (455, 100, 1200)])
