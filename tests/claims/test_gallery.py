@@ -77,6 +77,15 @@ def test_pages_are_what_the_evidence_makes():
         assert f'<section id="{page.claim.id}">' in html
 
 
+# Other instructions round otherwise, and a training makes much of it: an nll of 2.32 was 2.82 after an epoch.
+MADE_WITH = "AVX2"
+alike = pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() != MADE_WITH,
+    reason=f"the gallery was made with {MADE_WITH}; {torch.backends.cpu.get_cpu_capability()} rounds otherwise",
+)
+
+
+@alike
 @each
 def test_an_item_repeats(claim, tmp_path):
     evidence = Evidence.read(GALLERY / f"{claim.id}.json")
