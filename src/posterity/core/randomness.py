@@ -8,7 +8,8 @@ the normal distribution function on the bits of a modern generator:
 
     z = sqrt(2) erfinv(u),    u = k (1 - 2^-24) / 2^31,    k uniform on -2^31 .. 2^31 - 1
 
-In single precision |u| <= 1 - 2^-24, so |z| < 5.5 (in double precision, with 2^63 and 2^-53, |z| < 8.3). A block is
+In single precision |u| <= 1 - 2^-24, so |z| < 5.5 (in double precision, with 2^63 and 2^-53, |z| < 8.3). A long row is
+made by a compiled pass, where there is one (core.kernels), from the same bits and the same to rounding; else a block is
 taken from bits to noise while it is in the processor's cache.
 """
 
@@ -21,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from posterity.core import kernels
 from posterity.core.errors import UsageError
 
 # For each precision: the whole numbers its bits are read as, and what takes them into the open interval (-1, 1).
@@ -70,6 +72,9 @@ class NoiseSource:
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
         noise = torch.empty(shape, dtype=dtype, device="cpu")  # the bits' own place
         for row in noise.view(-1, shape[-1]) if noise.numel() else ():
+            if kernels.compiled(row):
+                kernels.normal(self._bits, row)
+                continue
             for block in row.split(BLOCK):
                 words = self._bits.random_raw(math.ceil(block.numel() * dtype.itemsize / 8))
                 whole = torch.from_numpy(words.view(WHOLE[dtype])[: block.numel()])

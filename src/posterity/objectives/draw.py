@@ -16,8 +16,7 @@ unless they are small, as they are in large networks; then, with s = sd,
     log s = rho - log((e^s - 1) / s) = rho - s / 2 - s^2 / 24 + s^4 / 2880 - s^6 / 181440 + ...
 is sums and scalar products alone, a sixth of the cost. The series ends before s^4, or after it, where what follows, at
 most the largest s to the power of 2 or 4 times sum s^2 / 2880 or 181440, is below the sum's rounding; no s is larger
-than the root of sum s^2. Of many that are not small the logarithms are those of products of FACTORS of them, a third of
-the cost, unless such a product could overflow or underflow.
+than the root of sum s^2. Of large networks all of this is compiled, where it can be (core.kernels).
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from posterity.bayesian import BayesianModule
+from posterity.core import kernels
 from posterity.core.layout import Layout
 from posterity.priors import FlatGaussian, Prior
 from posterity.priors.gaussian import HALF_LOG_2PI
 
 SERIES = (2880.0, 181440.0)
 CONVERGENT = 3.0  # below it a term of the series is less than a fifth of the one before
-FACTORS = 4
 FEW_WEIGHTS = 2**17  # below this, calls cost more than memory traffic: join the parts' gradients first
 
 
@@ -77,6 +76,11 @@ class _Draw(torch.autograd.Function):
         many = noise.dim() == 2
         if many:
             grad_sd = torch.empty_like(mean)
+        if not many and kernels.compiled(mean, rho, noise, sd, *flats):
+            parts = (v.split(sizes) for v in (noise, shift, sd, rho, grad_mean))
+            for grad, precision, to_rho, *at, to_mean in zip(flats, precisions, *parts, strict=True):
+                kernels.gradient(grad, to_rho, (at[0], at[1], at[2]), precision, factor, to_mean)
+            return grad_mean, noise, None, None, None
         vectors = (v.split(sizes, dim=-1) for v in (grad_mean, grad_sd, noise, shift, sd))
         for grad, precision, to_mean, to_sd, part_noise, part_shift, part_sd in zip(
             flats, precisions, *vectors, strict=True
@@ -185,24 +189,13 @@ def _add_kl(
 
 def _spread(mean: Tensor, rho: Tensor, prior: FlatGaussian, layout: Layout) -> tuple[Tensor, Tensor]:
     """sd = softplus(rho), and the KL."""
-    # Of many in two calls, which take two thirds of the time of the one. In half precision they are too coarse, in
-    # double precision too fine: softplus is the identity from 20 on.
-    if len(rho) >= FEW_WEIGHTS and rho.device.type == "cpu" and rho.dtype == torch.float32:
-        sd = rho.exp().log1p_()
-        kl = _kl(mean, rho, sd, prior, layout)
-        if math.isfinite(kl):  # no exponential has overflowed
-            return sd, kl
-    sd = F.softplus(rho)
-    return sd, _kl(mean, rho, sd, prior, layout)
-
-
-def _kl(mean: Tensor, rho: Tensor, sd: Tensor, prior: FlatGaussian, layout: Layout) -> Tensor:
-    """KL(N(mean, sd^2) || prior), see the header."""
+    found = kernels.spread(rho) if kernels.compiled(rho) else None
+    sd, logs = found or (F.softplus(rho), None)
     # A vector is several times as fast to read while it is in the cache: all of sd, which was just made, comes first.
     spread, squares = _squares(sd, prior, layout)
-    logs = sum_log_sd(rho, sd, squares)
+    logs = sum_log_sd(rho, sd, squares) if logs is None else logs
     shift, _ = _squares(mean if prior.centre is None else mean - prior.centre, prior, layout)
-    return mean.new_zeros(()).add_(0.5 * (shift + spread - len(mean)) - logs - prior.half_log_precision)
+    return sd, mean.new_zeros(()).add_(0.5 * (shift + spread - len(mean)) - logs - prior.half_log_precision)
 
 
 def _squares(vector: Tensor, prior: FlatGaussian, layout: Layout) -> tuple[Any, Any]:
@@ -218,7 +211,7 @@ def _squares(vector: Tensor, prior: FlatGaussian, layout: Layout) -> tuple[Any, 
 def sum_log_sd(rho: Tensor, sd: Tensor, squares: float | None = None) -> float | Tensor:
     """sum log sd for sd = softplus(rho), whose sum of squares may be known, see the header."""
     if sd.device.type != "cpu":  # where the logarithms cost less than to wait for what follows
-        return _sum_log(sd, math.inf)
+        return sd.log().sum()
     squares = torch.dot(sd, sd).item() if squares is None else squares
     total, found = sd.sum().item(), rho.sum().item()
     rounding = torch.finfo(sd.dtype).eps * abs(found) / 8
@@ -226,22 +219,12 @@ def sum_log_sd(rho: Tensor, sd: Tensor, squares: float | None = None) -> float |
     if not (largest < CONVERGENT and largest**2 * squares / SERIES[0] <= rounding):
         largest = sd.amax().item()
     if not (largest < CONVERGENT and largest**4 * squares / SERIES[1] <= rounding):
-        return _sum_log(sd, largest)
+        return sd.log().sum().item()
     found -= 0.5 * total + squares / 24
     if largest**2 * squares / SERIES[0] <= rounding:
         return found
     powers = sd.square()
     return found + torch.dot(powers, powers).item() / SERIES[0]
-
-
-def _sum_log(sd: Tensor, largest: float) -> float | Tensor:
-    """sum log sd, see the header."""
-    most, least = (bound ** (1 / FACTORS) for bound in (torch.finfo(sd.dtype).max, torch.finfo(sd.dtype).tiny))
-    if len(sd) < FEW_WEIGHTS or not (largest < most and sd.amin().item() > least):
-        return _number(sd.log().sum())
-    whole = len(sd) - len(sd) % FACTORS
-    products = sd[:whole].view(FACTORS, whole // FACTORS).prod(0)
-    return _number(products.log_().sum()) + _number(sd[whole:].log().sum())
 
 
 def _number(scalar: Tensor) -> float | Tensor:

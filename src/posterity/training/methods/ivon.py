@@ -7,7 +7,8 @@ The gradients are those of the nll alone (IVON adds the prior by delta): with G 
     mean.grad = <G>,    rho.grad = <G eps> sigmoid(rho),    hence <G noise> = rho.grad sd / sigmoid(rho),
 where sigmoid(rho) = 1 - exp(-sd). In single precision and for sd <= SMALL, to rounding,
     sd / sigmoid(rho) = 1 + sd / 2 + sd^2 / 12,    rho = log sd + sd / 2 + sd^2 / 24.
-Here sd is that of the curvature, which is softplus(rho) to rounding and takes a quarter of its time.
+Here sd is that of the curvature, which is softplus(rho) to rounding and takes a quarter of its time. Of a large network
+all of this is one compiled pass, where there is one (core.kernels), with series that hold for sd <= 1.
 h starts where the network's sd is, so that the first draw is from the network as it was given; or at `hess_init`.
 
 Shen et al., Variational learning is effective for large deep networks, 2024 (2402.17641), algorithm 1.
@@ -22,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posterity.core import kernels
 from posterity.core.errors import UsageError
 from posterity.objectives.estimate import PATH, TOTAL
 from posterity.optim.ivon import advance, standard_deviation
@@ -135,19 +137,24 @@ class PosteriorIVON(torch.optim.Optimizer):
             mean.sub_(self.centre)
         shared = {"ess": group["ess"], "beta1": group["beta1"], "beta2": group["beta2"], "t": state["step"]}
         initial = state["initial"].tolist() if group["rescale_lr"] else [1.0] * len(self.sizes)
-        scratch = mean.new_empty(3, max(size for _, size in self._pieces))
-        for part, *block in self._blocks(mean, state["momentum"], state["curvature"], mean.grad, rho.grad, rho):
-            lr, delta = group["lr"] * initial[part], self.deltas[part]
-            _move(*block, scratch=scratch[:, : len(block[0])], lr=lr, delta=delta, **shared)
+        vectors = (mean, state["momentum"], state["curvature"], mean.grad, rho.grad, rho)
+        fused = kernels.compiled(*vectors) and bool(state["curvature"].amin() * group["ess"] >= kernels.MOST_SD**-2)
+        scratch = None if fused else mean.new_empty(3, max(size for _, size in self._pieces))
+        for part, *block in self._blocks(*vectors, pieces=list(enumerate(self.sizes)) if fused else self._pieces):
+            own = {"lr": group["lr"] * initial[part], "delta": self.deltas[part], **shared}
+            if scratch is None:
+                kernels.ivon(*block, **own)
+            else:
+                _move(*block, scratch=scratch[:, : len(block[0])], **own)
         if self.centre is not None:
             mean.add_(self.centre)
         return loss
 
-    def _blocks(self, *vectors: Tensor) -> Iterator[tuple[Any, ...]]:
+    def _blocks(self, *vectors: Tensor, pieces: Sequence[tuple[int, int]]) -> Iterator[tuple[Any, ...]]:
         """The number of a weight tensor and corresponding blocks of the vectors, which lie in it."""
-        sizes = [size for _, size in self._pieces]
+        sizes = [size for _, size in pieces]
         parts = (vector.detach().split(sizes) for vector in vectors)
-        return zip((number for number, _ in self._pieces), *parts, strict=True)
+        return zip((number for number, _ in pieces), *parts, strict=True)
 
     def element_rates(self, group: dict[str, Any], state: dict[str, Any]) -> Tensor:
         """lr times the initial curvature over the present one: what multiplies the average gradient."""

@@ -1,0 +1,93 @@
+"""Passes over the vectors of a large network that are compiled (kernels.c), one in place of several of PyTorch's.
+
+    normal      noise = sqrt(2) erfinv(u)                                            (core.randomness)
+    spread      sd = softplus(rho), and sum log sd                                   (objectives.draw)
+    gradient    G + c p shift  and  (G noise + c (p sd - 1 / sd)) sigmoid(rho)       (objectives.draw)
+    ivon        a step of mean, momentum, curvature and rho                          (optim.ivon, training.methods.ivon)
+
+They are there if a C compiler was when the package was installed (gcc, on Linux), and serve long vectors of single
+precision on the CPU. Elsewhere their callers do the same by PyTorch's functions; the two agree to rounding. Shorter
+vectors, for which calls cost more than memory traffic, are PyTorch's everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+try:
+    from posterity.core import _kernels
+except ImportError:
+    _kernels = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MANY = 2**17  # weights
+SHARE = 2**15  # elements that are worth a thread
+BOUND = 80.0  # of |rho| for `spread`: beyond, exponentials underflow
+MOST_SD = 0.7  # for `ivon`, whose series hold up to 1: a step multiplies an sd with at most sqrt(2)
+
+
+def compiled(*vectors: Tensor) -> bool:
+    """Whether there are compiled passes for vectors such as these."""
+    return (
+        _kernels is not None
+        and vectors[0].numel() >= MANY
+        and all(v.dtype == torch.float32 and v.device.type == "cpu" and v.is_contiguous() for v in vectors)
+        and not torch.compiler.is_compiling()
+    )
+
+
+def normal(bits: np.random.SFC64, out: Tensor) -> None:
+    """Fill the vector `out` from the generator's next words."""
+    with bits.lock:
+        _kernels.normal(int(bits.ctypes.state_address), out.data_ptr(), *_size(out))
+
+
+def spread(rho: Tensor) -> tuple[Tensor, float] | None:
+    """softplus(rho) and the sum of its logarithms; None where some rho is too large or too small for it, or NaN."""
+    sd = torch.empty_like(rho)
+    count, threads = _size(rho)
+    logs, beyond = _kernels.spread(rho.data_ptr(), sd.data_ptr(), count, BOUND, threads)
+    return None if beyond else (sd, logs)
+
+
+def gradient(
+    grad: Tensor, noise: Tensor, at: tuple[Tensor, Tensor, Tensor], precision: Tensor, factor: float, to_mean: Tensor
+) -> None:
+    """The gradient in the means into `to_mean`, the one in rho over the noise, `at` (mean - prior_mean, sd, rho).
+
+    `precision` has an element for each weight or one for all.
+    """
+    each = precision.numel() > 1
+    places = (v.data_ptr() for v in (grad, noise, *at, precision))
+    _kernels.gradient(*places, each, factor, to_mean.data_ptr(), *_size(grad))
+
+
+def ivon(
+    mean: Tensor,
+    momentum: Tensor,
+    curvature: Tensor,
+    grad: Tensor,
+    grad_rho: Tensor,
+    rho: Tensor,
+    *,
+    lr: float,
+    ess: float,
+    delta: float,
+    beta1: float,
+    beta2: float,
+    t: int,
+) -> None:
+    """One step in place from the gradients in mean and rho, for sds of at most MOST_SD."""
+    places = (v.data_ptr() for v in (mean, momentum, curvature, grad, grad_rho, rho))
+    _kernels.ivon(*places, lr, ess, delta, 1 - beta1, 1 - beta2, 1 - beta1**t, *_size(mean))
+
+
+def _size(vector: Tensor) -> tuple[int, int]:
+    """The number of its elements, and of the threads for them."""
+    count = vector.numel()
+    return count, max(1, min(torch.get_num_threads(), count // SHARE))
