@@ -1,5 +1,16 @@
 def normal(state: int, out: int, count: int, threads: int, /) -> None: ...
-def spread(rho: int, sd: int, count: int, bound: float, threads: int, /) -> tuple[float, int]: ...
+def draw(
+    mean: int,
+    shift: int,
+    rho: int,
+    noise: int,
+    sd: int,
+    weights: int,
+    count: int,
+    bound: float,
+    threads: int,
+    /,
+) -> tuple[float, float, float, float]: ...
 def gradient(
     grad: int,
     noise: int,

@@ -116,34 +116,44 @@ static void normals_of_words(float *out, int64_t count)
         out[i] = normal_of((float)bits_of(out[i]) * scale);
 }
 
-/* The sum of log x for normal x > 0: exponents are added, the rest is multiplied, a logarithm is of a product of ROWS. */
-static double sum_of_logarithms(const float *x, int64_t count)
+enum { LOG_SD, SQUARED_SD, SQUARED_SHIFT, BEYOND, SUMS };
+
+/* Sums of log sd, sd^2 and shift^2. Of the logarithms exponents are added and the rest is multiplied, so that one is
+   taken of a product of ROWS sds. */
+static void add_up(const float *restrict sd, const float *restrict shift, int64_t count, double *sums)
 {
     enum { LANES = 16, ROWS = 64 };
-    double total = 0.0;
     for (int64_t at = 0; at < count; at += LANES * ROWS) {
-        float product[LANES];
+        float product[LANES], squared_sd[LANES] = {0}, squared_shift[LANES] = {0};
         int32_t exponent[LANES] = {0};
         for (int j = 0; j < LANES; j++)
             product[j] = 1.0f;
         int64_t left = count - at, rows = left < LANES * ROWS ? left / LANES : ROWS;
-        for (int64_t i = 0; i < rows; i++)
+        for (int64_t i = at; i < at + rows * LANES; i += LANES)
             for (int j = 0; j < LANES; j++) {
-                int32_t bits = bits_of(x[at + i * LANES + j]);
+                int32_t bits = bits_of(sd[i + j]);
                 exponent[j] += (bits >> 23) - 127;
                 product[j] *= float_of((bits & 0x7fffff) | 0x3f800000);
+                squared_sd[j] += sd[i + j] * sd[i + j];
+                squared_shift[j] += shift[i + j] * shift[i + j];
             }
-        for (int j = 0; j < LANES; j++)
-            total += log(product[j]) + 0.69314718055994531 * exponent[j];
-        if (rows < ROWS)
-            for (int64_t i = at + rows * LANES; i < count; i++)
-                total += log(x[i]);
+        for (int j = 0; j < LANES; j++) {
+            sums[LOG_SD] += log(product[j]) + 0.69314718055994531 * exponent[j];
+            sums[SQUARED_SD] += squared_sd[j];
+            sums[SQUARED_SHIFT] += squared_shift[j];
+        }
+        for (int64_t i = at + rows * LANES; rows < ROWS && i < count; i++) {
+            sums[LOG_SD] += log(sd[i]);
+            sums[SQUARED_SD] += sd[i] * sd[i];
+            sums[SQUARED_SHIFT] += shift[i] * shift[i];
+        }
     }
-    return total;
 }
 
-/* sd, and the sum of its logarithms; the number of elements of rho beyond `bound` is added to `beyond` */
-static double spread_chunk(const float *restrict rho, float *restrict sd, int64_t count, float bound, int64_t *beyond)
+/* sd, and mean + sd noise where there is noise; elements of rho beyond `bound` are counted */
+static void draw_chunk(const float *restrict mean, const float *restrict shift, const float *restrict rho,
+                       const float *restrict noise, float *restrict sd, float *restrict weights, int64_t count,
+                       float bound, double *sums)
 {
     int32_t inside = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -151,8 +161,11 @@ static double spread_chunk(const float *restrict rho, float *restrict sd, int64_
         sd[i] = (x > 0.0f ? x : 0.0f) + log_ratio(t / (2.0f + t));
         inside += fabsf(x) <= bound;
     }
-    *beyond += count - inside;
-    return sum_of_logarithms(sd, count);
+    if (noise)
+        for (int64_t i = 0; i < count; i++)
+            weights[i] = mean[i] + sd[i] * noise[i];
+    add_up(sd, shift, count, sums);
+    sums[BEYOND] += (double)(count - inside);
 }
 
 static void gradient_chunk(const float *restrict grad, float *restrict noise,
@@ -225,29 +238,30 @@ static PyObject *normal(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *spread(PyObject *self, PyObject *args)
+static PyObject *draw(PyObject *self, PyObject *args)
 {
-    unsigned long long from, to;
+    unsigned long long mean, shift, rho, noise, sd, weights;
     long long count;
     float bound;
     int threads;
-    double total = 0.0, *logs;
-    int64_t beyond = 0;
-    if (!PyArg_ParseTuple(args, "KKLfi", &from, &to, &count, &bound, &threads))
+    double total[SUMS] = {0}, *sums;
+    if (!PyArg_ParseTuple(args, "KKKKKKLfi", &mean, &shift, &rho, &noise, &sd, &weights, &count, &bound, &threads))
         return NULL;
-    if (!(logs = malloc((size_t)chunks_of(count) * sizeof(double))))
+    if (!(sums = calloc((size_t)chunks_of(count), sizeof total)))
         return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
-    const float *rho = AT(const float, from);
-    float *sd = AT(float, to);
-#pragma omp parallel for schedule(static) num_threads(threads) reduction(+ : beyond)
-    for (int64_t k = 0; k < chunks_of(count); k++)
-        logs[k] = spread_chunk(rho + k * CHUNK, sd + k * CHUNK, chunk_size(count, k), bound, &beyond);
-    for (int64_t k = 0; k < chunks_of(count); k++)
-        total += logs[k];
-    free(logs);
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t k = 0; k < chunks_of(count); k++) {
+        int64_t at = k * CHUNK;
+        draw_chunk(AT(const float, mean) + at, AT(const float, shift) + at, AT(const float, rho) + at,
+                   noise ? AT(const float, noise) + at : NULL, AT(float, sd) + at, AT(float, weights) + at,
+                   chunk_size(count, k), bound, sums + k * SUMS);
+    }
+    for (int64_t k = 0; k < chunks_of(count) * SUMS; k++)
+        total[k % SUMS] += sums[k];
+    free(sums);
     Py_END_ALLOW_THREADS
-    return Py_BuildValue("dL", total, (long long)beyond);
+    return Py_BuildValue("dddd", total[LOG_SD], total[SQUARED_SD], total[SQUARED_SHIFT], total[BEYOND]);
 }
 
 static PyObject *gradient(PyObject *self, PyObject *args)
@@ -296,7 +310,7 @@ static PyObject *ivon(PyObject *self, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"normal", normal, METH_VARARGS, NULL},
-    {"spread", spread, METH_VARARGS, NULL},
+    {"draw", draw, METH_VARARGS, NULL},
     {"gradient", gradient, METH_VARARGS, NULL},
     {"ivon", ivon, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -1,7 +1,7 @@
 """Passes over the vectors of a large network that are compiled (kernels.c), one in place of several of PyTorch's.
 
     normal      noise = sqrt(2) erfinv(u)                                            (core.randomness)
-    spread      sd = softplus(rho), and sum log sd                                   (objectives.draw)
+    draw        sd = softplus(rho), w = mean + sd noise, and the sums of a KL        (objectives.draw)
     gradient    G + c p shift  and  (G noise + c (p sd - 1 / sd)) sigmoid(rho)       (objectives.draw)
     ivon        a step of mean, momentum, curvature and rho                          (optim.ivon, training.methods.ivon)
 
@@ -12,7 +12,7 @@ vectors, for which calls cost more than memory traffic, are PyTorch's everywhere
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MANY = 2**17  # weights
 SHARE = 2**15  # elements that are worth a thread
-BOUND = 80.0  # of |rho| for `spread`: beyond, exponentials underflow
+BOUND = 80.0  # of |rho| for `draw`: beyond, exponentials underflow
 MOST_SD = 0.7  # for `ivon`, whose series hold up to 1: a step multiplies an sd with at most sqrt(2)
 
 
@@ -47,12 +47,24 @@ def normal(bits: np.random.SFC64, out: Tensor) -> None:
         _kernels.normal(int(bits.ctypes.state_address), out.data_ptr(), *_size(out))
 
 
-def spread(rho: Tensor) -> tuple[Tensor, float] | None:
-    """softplus(rho) and the sum of its logarithms; None where some rho is too large or too small for it, or NaN."""
-    sd = torch.empty_like(rho)
+class Sums(NamedTuple):
+    """What a Gaussian's KL is made of: sums over weights."""
+
+    log_sd: float
+    squared_sd: float
+    squared_shift: float
+
+
+def draw(mean: Tensor, shift: Tensor, rho: Tensor, noise: Tensor | None, sd: Tensor, weights: Tensor) -> Sums | None:
+    """Into `sd` softplus(rho), into `weights` mean + sd noise; the sums of log sd, sd^2 and shift^2.
+
+    Without noise `weights` stays as it is. None where a rho is beyond BOUND, or NaN, and all of it is void.
+    """
     count, threads = _size(rho)
-    logs, beyond = _kernels.spread(rho.data_ptr(), sd.data_ptr(), count, BOUND, threads)
-    return None if beyond else (sd, logs)
+    places = (v.data_ptr() for v in (mean, shift, rho))
+    to = (sd.data_ptr(), weights.data_ptr())
+    *sums, beyond = _kernels.draw(*places, 0 if noise is None else noise.data_ptr(), *to, count, BOUND, threads)
+    return None if beyond else Sums(*sums)
 
 
 def gradient(

@@ -50,11 +50,10 @@ class _Draw(torch.autograd.Function):
     def forward(
         ctx: Any, mean: Tensor, rho: Tensor, noise: Tensor, prior: FlatGaussian, layout: Layout
     ) -> tuple[Tensor, ...]:
-        sd, kl = _spread(mean, rho, prior, layout)
+        sd, kl, weights = _spread(mean, rho, prior, layout, noise)
         ctx.save_for_backward(mean, rho, sd, noise, prior.centre)
         ctx.prior, ctx.layout, ctx.spent = prior, layout, False
-        views = layout.views(torch.addcmul(mean, sd, noise))
-        return (*views.values(), kl)
+        return (*layout.views(weights).values(), kl)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -138,7 +137,7 @@ class _Moments(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, rho: Tensor, prior: FlatGaussian, layout: Layout) -> tuple[Tensor, ...]:
-        sd, kl = _spread(mean, rho, prior, layout)
+        sd, kl, _ = _spread(mean, rho, prior, layout)
         ctx.save_for_backward(mean, rho, sd, prior.centre)
         ctx.prior, ctx.layout = prior, layout
         parts = (*mean.detach().split(layout.sizes), *sd.split(layout.sizes))
@@ -187,15 +186,43 @@ def _add_kl(
     to_sd.addcdiv_(sd.new_ones(1), sd, value=-factor)
 
 
-def _spread(mean: Tensor, rho: Tensor, prior: FlatGaussian, layout: Layout) -> tuple[Tensor, Tensor]:
-    """sd = softplus(rho), and the KL."""
-    found = kernels.spread(rho) if kernels.compiled(rho) else None
-    sd, logs = found or (F.softplus(rho), None)
-    # A vector is several times as fast to read while it is in the cache: all of sd, which was just made, comes first.
+def _spread(
+    mean: Tensor, rho: Tensor, prior: FlatGaussian, layout: Layout, noise: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """sd = softplus(rho), the KL, and mean + sd noise; without noise the means."""
+    shift = mean if prior.centre is None else mean - prior.centre
+    if noise is None or noise.dim() == 1:
+        given = (mean, shift, rho) if noise is None else (mean, shift, rho, noise)
+        if kernels.compiled(*given) and (found := _compiled_spread(mean, shift, rho, prior, layout, noise)):
+            return found
+    sd = F.softplus(rho)
     spread, squares = _squares(sd, prior, layout)
-    logs = sum_log_sd(rho, sd, squares) if logs is None else logs
-    shift, _ = _squares(mean if prior.centre is None else mean - prior.centre, prior, layout)
-    return sd, mean.new_zeros(()).add_(0.5 * (shift + spread - len(mean)) - logs - prior.half_log_precision)
+    logs = sum_log_sd(rho, sd, squares)
+    kl = 0.5 * (_squares(shift, prior, layout)[0] + spread - len(mean)) - logs - prior.half_log_precision
+    weights = mean if noise is None else torch.addcmul(mean, sd, noise)
+    return sd, mean.new_zeros(()).add_(kl), weights
+
+
+def _compiled_spread(
+    mean: Tensor, shift: Tensor, rho: Tensor, prior: FlatGaussian, layout: Layout, noise: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """The same in one pass, part by part, unless a rho is too large or too small for it."""
+    precisions = prior.precisions(layout)
+    if any(len(precision) > 1 for precision in precisions):
+        return None
+    sd = torch.empty_like(rho)
+    weights = mean if noise is None else torch.empty_like(mean)
+    noises = [None] * len(precisions) if noise is None else noise.split(layout.sizes)
+    parts = zip(*(v.split(layout.sizes) for v in (mean, shift, rho)), noises, strict=True)
+    kl = -0.5 * len(mean) - prior.half_log_precision
+    for precision, part, to_sd, to_weights in zip(
+        precisions, parts, sd.split(layout.sizes), weights.split(layout.sizes), strict=True
+    ):
+        sums = kernels.draw(*part, to_sd, to_weights)
+        if sums is None:
+            return None
+        kl += 0.5 * precision.item() * (sums.squared_shift + sums.squared_sd) - sums.log_sd
+    return sd, mean.new_zeros(()).add_(kl), weights
 
 
 def _squares(vector: Tensor, prior: FlatGaussian, layout: Layout) -> tuple[Any, Any]:
