@@ -6,8 +6,8 @@ def draw(
     noise: int,
     sd: int,
     weights: int,
-    count: int,
     bound: float,
+    count: int,
     threads: int,
     /,
 ) -> tuple[float, float, float, float]: ...

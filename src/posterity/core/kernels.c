@@ -245,7 +245,7 @@ static PyObject *draw(PyObject *self, PyObject *args)
     float bound;
     int threads;
     double total[SUMS] = {0}, *sums;
-    if (!PyArg_ParseTuple(args, "KKKKKKLfi", &mean, &shift, &rho, &noise, &sd, &weights, &count, &bound, &threads))
+    if (!PyArg_ParseTuple(args, "KKKKKKfLi", &mean, &shift, &rho, &noise, &sd, &weights, &bound, &count, &threads))
         return NULL;
     if (!(sums = calloc((size_t)chunks_of(count), sizeof total)))
         return PyErr_NoMemory();

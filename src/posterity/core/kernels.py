@@ -60,11 +60,17 @@ def draw(mean: Tensor, shift: Tensor, rho: Tensor, noise: Tensor | None, sd: Ten
 
     Without noise `weights` stays as it is. None where a rho is beyond BOUND, or NaN, and all of it is void.
     """
-    count, threads = _size(rho)
-    places = (v.data_ptr() for v in (mean, shift, rho))
-    to = (sd.data_ptr(), weights.data_ptr())
-    *sums, beyond = _kernels.draw(*places, 0 if noise is None else noise.data_ptr(), *to, count, BOUND, threads)
-    return None if beyond else Sums(*sums)
+    log_sd, squared_sd, squared_shift, beyond = _kernels.draw(
+        mean.data_ptr(),
+        shift.data_ptr(),
+        rho.data_ptr(),
+        0 if noise is None else noise.data_ptr(),
+        sd.data_ptr(),
+        weights.data_ptr(),
+        BOUND,
+        *_size(rho),
+    )
+    return None if beyond else Sums(log_sd, squared_sd, squared_shift)
 
 
 def gradient(
@@ -74,9 +80,19 @@ def gradient(
 
     `precision` has an element for each weight or one for all.
     """
-    each = precision.numel() > 1
-    places = (v.data_ptr() for v in (grad, noise, *at, precision))
-    _kernels.gradient(*places, each, factor, to_mean.data_ptr(), *_size(grad))
+    shift, sd, rho = at
+    _kernels.gradient(
+        grad.data_ptr(),
+        noise.data_ptr(),
+        shift.data_ptr(),
+        sd.data_ptr(),
+        rho.data_ptr(),
+        precision.data_ptr(),
+        precision.numel() > 1,
+        factor,
+        to_mean.data_ptr(),
+        *_size(grad),
+    )
 
 
 def ivon(
@@ -95,8 +111,21 @@ def ivon(
     t: int,
 ) -> None:
     """One step in place from the gradients in mean and rho, for sds of at most MOST_SD."""
-    places = (v.data_ptr() for v in (mean, momentum, curvature, grad, grad_rho, rho))
-    _kernels.ivon(*places, lr, ess, delta, 1 - beta1, 1 - beta2, 1 - beta1**t, *_size(mean))
+    _kernels.ivon(
+        mean.data_ptr(),
+        momentum.data_ptr(),
+        curvature.data_ptr(),
+        grad.data_ptr(),
+        grad_rho.data_ptr(),
+        rho.data_ptr(),
+        lr,
+        ess,
+        delta,
+        1 - beta1,
+        1 - beta2,
+        1 - beta1**t,
+        *_size(mean),
+    )
 
 
 def _size(vector: Tensor) -> tuple[int, int]:

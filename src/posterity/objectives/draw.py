@@ -213,12 +213,12 @@ def _compiled_spread(
     sd = torch.empty_like(rho)
     weights = mean if noise is None else torch.empty_like(mean)
     noises = [None] * len(precisions) if noise is None else noise.split(layout.sizes)
-    parts = zip(*(v.split(layout.sizes) for v in (mean, shift, rho)), noises, strict=True)
+    vectors = (v.split(layout.sizes) for v in (mean, shift, rho, sd, weights))
     kl = -0.5 * len(mean) - prior.half_log_precision
-    for precision, part, to_sd, to_weights in zip(
-        precisions, parts, sd.split(layout.sizes), weights.split(layout.sizes), strict=True
+    for precision, part_noise, (part_mean, part_shift, part_rho, to_sd, to_weights) in zip(
+        precisions, noises, zip(*vectors, strict=True), strict=True
     ):
-        sums = kernels.draw(*part, to_sd, to_weights)
+        sums = kernels.draw(part_mean, part_shift, part_rho, part_noise, to_sd, to_weights)
         if sums is None:
             return None
         kl += 0.5 * precision.item() * (sums.squared_shift + sums.squared_sd) - sums.log_sd
