@@ -82,6 +82,21 @@ def test_predictions_and_scores_go_by_it():
     )
 
 
+class Contrary(pt.Categorical):
+    """It predicts the least probable class."""
+
+    def predict(self, outputs):
+        return super().predict(-outputs)
+
+
+@pytest.mark.parametrize("shape", [(1, 20, 4), (3, 20, 4), (1, 5, 4, 2, 3), (2, 5, 4, 2, 3)], ids=str)
+def test_labels_are_those_of_the_prediction(shape):
+    outputs = torch.randn(shape, generator=G)
+    for likelihood in (pt.Categorical(), Contrary(), *([Tempered()] if len(shape) == 3 else [])):
+        assert torch.equal(likelihood.labels(outputs), likelihood.predict(outputs).label)
+    assert not torch.equal(Contrary().labels(outputs), pt.Categorical().labels(outputs))
+
+
 def test_another_nll_is_refused():
     with pytest.raises(TypeError, match="define log_prob"):
         type("Other", (pt.Categorical,), {"nll": lambda self, outputs, y: 0})

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 try:
     from posterity.core import _kernels
@@ -126,6 +127,7 @@ def ivon(
         1 - beta1**t,
         *_size(mean),
     )
+    increment_version((mean, momentum, curvature, rho))  # a graph built on them is void now
 
 
 def _size(vector: Tensor) -> tuple[int, int]:

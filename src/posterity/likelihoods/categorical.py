@@ -73,6 +73,11 @@ class Categorical(Likelihood):
             return predict_classes(outputs.movedim(2, -1).softmax(-1))
         return predict_classes(_by_log_prob(self, outputs, outputs.shape[2]))
 
+    def labels(self, outputs: Tensor) -> Tensor:
+        """Those of one sample are those of its largest logits."""
+        own = type(self).predict is Categorical.predict and type(self).log_prob is Categorical.log_prob
+        return outputs[0].argmax(1) if own and len(outputs) == 1 else super().labels(outputs)
+
     def check_targets(self, y: Tensor) -> None:
         """Labels that there are weights for."""
         if self.class_weight is not None and len(y) and int(y.max()) >= len(self.class_weight):

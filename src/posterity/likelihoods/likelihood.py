@@ -55,6 +55,11 @@ class Likelihood(nn.Module, ABC):
     def predict(self, outputs: Tensor) -> Prediction:
         """The predictive for `outputs` (S, n, K)."""
 
+    def labels(self, outputs: Tensor) -> Tensor:
+        """The most probable classes (n, ...) for `outputs` (S, n, K): those of `predict`."""
+        found: Tensor = self.predict(outputs).label
+        return found
+
     @abstractmethod
     def num_outputs(self, num_targets: int) -> int:
         """How many outputs a network needs for this many classes or target columns."""

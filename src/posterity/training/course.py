@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from posterity.core.precision import wide
-from posterity.likelihoods import Prediction
 from posterity.likelihoods.gaussian import mean_over_rows
 from posterity.objectives import Loss
 from posterity.objectives.balance import RAMP, Balance
@@ -39,8 +38,8 @@ class Course:
         """The temperature of a training of so many epochs that has not begun."""
         return f"{self.temperature(epochs):.3g}"
 
-    def observe(self, training: Training, loss: Loss, prediction: Prediction, batch: Batch, share: float) -> None:
-        """After each step; averages over steps move by `share`."""
+    def observe(self, training: Training, loss: Loss, answers: Tensor, batch: Batch, share: float) -> None:
+        """After each step, whose `answers` were labels or means; averages over steps move by `share`."""
 
     def state(self) -> dict[str, Any]:
         """All that its future depends on."""
@@ -66,9 +65,9 @@ class BalancedCourse(Course):
         """Where it leads to."""
         return f"from 0 up to at most {super().words(epochs)}, by the data"
 
-    def observe(self, training: Training, loss: Loss, prediction: Prediction, batch: Batch, share: float) -> None:
+    def observe(self, training: Training, loss: Loss, answers: Tensor, batch: Batch, share: float) -> None:
         """The step's loss and KL."""
-        self.balance.observe(loss_of(training, loss, prediction, batch), loss.kl.item(), share)
+        self.balance.observe(loss_of(training, loss, answers, batch), loss.kl.item(), share)
 
     def state(self) -> dict[str, Any]:
         """The averages."""
@@ -79,11 +78,11 @@ class BalancedCourse(Course):
         self.balance.restore(state)
 
 
-def loss_of(training: Training, loss: Loss, prediction: Prediction, batch: Batch) -> float:
+def loss_of(training: Training, loss: Loss, answers: Tensor, batch: Batch) -> float:
     """The nll; of a regression what is left of the targets' variance."""
     if training.train.task != "regression":
         return loss.nll.item()
-    left = mean_over_rows(wide(prediction.mean - batch.y).square(), batch.weight)
+    left = mean_over_rows(wide(answers - batch.y).square(), batch.weight)
     return float((left / training.target_variance.to(left)).mean())
 
 

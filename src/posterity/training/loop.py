@@ -21,7 +21,6 @@ from posterity.core import inputs
 from posterity.core.errors import NonFiniteError
 from posterity.core.randomness import NoiseSource, derive, generator
 from posterity.data import Batch
-from posterity.likelihoods import Prediction
 from posterity.metrics import brief_score
 from posterity.objectives import Loss, MovingBaseline, kl_weights, learn_scale, negative_elbo
 from posterity.objectives.baseline import MOVING
@@ -54,6 +53,7 @@ class Training:
         self.train, self.val, self.groups = plan.train, plan.val, plan.groups
         self.likelihood = net.likelihood = plan.subject.likelihood
         net.prior = plan.subject.prior
+        self._parameters = list(net.parameters())
         self.likelihood.begin(plan.train.y)
         self.description = description(plan)
         plan.method.begin(self.groups)
@@ -113,9 +113,8 @@ class Training:
         batch = batch.changed(lambda part: inputs.moved(part, like))
         loss = self.gradient(batch)
         self._check_and_clip(loss)
-        with torch.no_grad():
-            prediction = self.likelihood.predict(loss.outputs.detach())
-        self._add_up(loss, prediction, batch.y)
+        answers = self._answers(loss.outputs.detach())
+        self._add_up(loss, answers, batch.y)
         for callback in self.callbacks:
             callback.on_step(self, loss)
         moving = self.plan.method.moving(self.groups, self.epoch, self.settings)
@@ -123,14 +122,15 @@ class Training:
         self.step += 1
         share = max(2 / (self.step + 1), 2 / (max(NOISE_STEPS, self.batches.num_batches) + 1))
         self.likelihood.adapt(loss.outputs.detach(), batch.y, share, *batch.targets[1:], least=self.course.floor)
-        self.course.observe(self, loss, prediction, batch, share)
+        self.course.observe(self, loss, answers, batch, share)
         for callback in self.callbacks:
             callback.on_step_end(self)
         return loss
 
     def gradient(self, batch: Batch) -> Loss:
         """The loss of a batch, its gradient left in the parameters."""
-        self.net.zero_grad()
+        for parameter in self._parameters:
+            parameter.grad = None
         loss = negative_elbo(
             self.net,
             self.likelihood,
@@ -262,14 +262,20 @@ class Training:
             parameters = [p for group in self.groups for p in group.parameters]
             clip_grads_with_norm_(parameters, self.settings.clip, torch.tensor(norm, device="cpu"))
 
-    def _add_up(self, loss: Loss, prediction: Prediction, y: Tensor) -> None:
+    @torch.no_grad()
+    def _answers(self, outputs: Tensor) -> Tensor:
+        """Labels, or a regression's means."""
+        regression = self.train.task == "regression"
+        return self.likelihood.predict(outputs).mean if regression else self.likelihood.labels(outputs)
+
+    def _add_up(self, loss: Loss, answers: Tensor, y: Tensor) -> None:
         rows = len(y)
         self.sums["rows"] += rows
         self.sums["nll"] += loss.nll.item() * rows
         if self.train.task == "regression":
-            self.sums["score"] += (prediction.mean - y).square().mean(-1).sum().item()
+            self.sums["score"] += (answers - y).square().mean(-1).sum().item()
         else:
-            right = prediction.label == y
+            right = answers == y
             self.sums["score"] += right.sum().item() * rows / right.numel()
 
     def _record(self) -> EpochRecord:

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 from posterity.bayesian import BayesianModule
-from posterity.likelihoods import Likelihood, Prediction
+from posterity.likelihoods import Likelihood
 from posterity.objectives import Loss
 from posterity.objectives.tempering import Auto
 from posterity.training.course import Course
@@ -98,7 +98,7 @@ class Warming(Course):
         up = f"{self.cold:.3g} at first, up to {self.warmest:g}"
         return f"{up} at most, by what data left out would show" if self.looks else up
 
-    def observe(self, training: Training, loss: Loss, prediction: Prediction, batch: Batch, share: float) -> None:
+    def observe(self, training: Training, loss: Loss, answers: Tensor, batch: Batch, share: float) -> None:
         """Look, if it is time to, and choose, if there is enough to be seen."""
         if not self.looks:
             return

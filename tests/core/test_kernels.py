@@ -1,0 +1,243 @@
+"""The compiled passes against double precision, and against PyTorch's functions, which are taken without them."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import posterity as pt
+from posterity.core import kernels
+from posterity.core.randomness import NoiseSource
+from posterity.objectives import draw_with_kl, kl_divergence
+
+pytestmark = pytest.mark.skipif(
+    kernels._kernels is None, reason="no compiled passes: no C compiler was there when posterity was installed"
+)
+MANY = kernels.MANY + 3 * 4096 + 17  # neither a multiple of a chunk nor of a vector instruction's width
+EPS = torch.finfo(torch.float32).eps
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """A function that makes all that follows PyTorch's."""
+    return lambda: monkeypatch.setattr(kernels, "_kernels", None)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """A function that makes networks which count as large: 6,084 weights in two layers."""
+    monkeypatch.setattr(kernels, "MANY", 1000)
+
+    def make(**options):
+        torch.manual_seed(1)
+        net = pt.bayesian(nn.Sequential(nn.Linear(50, 80), nn.Tanh(), nn.Linear(80, 24)), seed=2, **options)
+        with torch.no_grad():
+            for parameter in net.posterior.parameters():
+                parameter += 0.5 * torch.randn_like(parameter)
+        return net
+
+    return make
+
+
+def test_which_vectors_they_serve():
+    long = torch.zeros(MANY)
+    assert kernels.compiled(long, torch.zeros(3))
+    assert not kernels.compiled(torch.zeros(kernels.MANY - 1))
+    assert not kernels.compiled(long.double())
+    assert not kernels.compiled(long, torch.zeros(3, dtype=torch.bfloat16))
+    assert not kernels.compiled(torch.zeros(2 * MANY)[::2])
+    assert not kernels.compiled(long.to("meta"))
+
+
+def test_noise_is_that_of_the_words(plain):
+    """The inverse of the normal distribution of the same words, and the generator ends where NumPy's does."""
+    source, twin = NoiseSource(3), NoiseSource(3)
+    found = source.normal((2, MANY), torch.zeros(()))
+    following = source.normal((5,), torch.zeros(()))
+    plain()
+    expected = twin.normal((2, MANY), torch.zeros(()))
+    torch.testing.assert_close(found, expected, rtol=2e-6, atol=1e-9)
+    assert torch.equal(following, twin.normal((5,), torch.zeros(())))
+    assert torch.equal(source.state(), twin.state())
+
+
+def test_noise_against_double_precision():
+    out = torch.empty(2 * MANY)
+    kernels.normal(np.random.SFC64(0), out)
+    words = torch.from_numpy(np.random.SFC64(0).random_raw(MANY).view(np.int32))
+    u = words.float() * 2.0**-31 * (1 - 2.0**-24)
+    torch.testing.assert_close(out.double(), math.sqrt(2) * torch.erfinv(u.double()), rtol=4e-7, atol=0)
+
+
+@pytest.mark.parametrize("with_noise", [True, False])
+@pytest.mark.parametrize("middle", [-12.0, -3.0, 0.0, 30.0])
+def test_drawn_weights_and_sums(middle, with_noise):
+    mean, shift, noise = torch.randn(3, MANY)
+    rho = middle + 3 * torch.randn(MANY)
+    sd, weights = torch.empty(2, MANY)
+    sums = kernels.draw(mean, shift, rho, noise if with_noise else None, sd, weights)
+    exact = F.softplus(rho.double())
+    torch.testing.assert_close(sd.double(), exact, rtol=3e-6 if middle > -12 else 1e-5, atol=0)
+    if with_noise:
+        torch.testing.assert_close(weights, torch.addcmul(mean, sd, noise))
+    logs = exact.log()
+    assert sums.log_sd == pytest.approx(logs.sum().item(), abs=4 * EPS * logs.abs().sum().item())
+    assert sums.squared_sd == pytest.approx(exact.square().sum().item(), rel=1e-5)
+    assert sums.squared_shift == pytest.approx(shift.double().square().sum().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("odd", [81.0, -81.0, math.nan, math.inf])
+def test_a_rho_out_of_reach_is_said(odd):
+    mean, shift, rho, noise, sd, weights = torch.randn(6, MANY)
+    rho[MANY - 1] = odd
+    assert kernels.draw(mean, shift, rho, noise, sd, weights) is None
+
+
+@pytest.mark.parametrize("each", [True, False], ids=["by weight", "one precision"])
+@pytest.mark.parametrize("factor", [0.0, 0.3])
+def test_gradients(each, factor):
+    grad, noise, shift = torch.randn(3, MANY)
+    rho = -3 + 3 * torch.randn(MANY)
+    rho[:3] = torch.tensor([-80.0 if factor else -110.0, 90.0, 0.0])  # with a KL, 1 / sd must be finite
+    sd = F.softplus(rho)
+    precision = torch.rand(MANY if each else 1) + 0.5
+    to_mean, to_rho = torch.empty(MANY), noise.clone()
+    kernels.gradient(grad, to_rho, (shift, sd, rho), precision, factor, to_mean)
+    g, z, m, s, r, p = (v.double() for v in (grad, noise, shift, sd, rho, precision))
+    torch.testing.assert_close(to_mean.double(), g + factor * p * m, rtol=1e-5, atol=1e-5)
+    by_sd = g * z + (factor * (p * s - 1 / s) if factor else 0.0)
+    torch.testing.assert_close(to_rho.double(), by_sd * r.sigmoid(), rtol=1e-4, atol=1e-5)
+
+
+def test_results_do_not_depend_on_the_threads():
+    mean, shift, rho, noise, grad = torch.randn(5, MANY)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            sd, weights, to_mean = torch.empty(3, MANY)
+            to_rho, drawn = noise.clone(), torch.empty(MANY)
+            sums = kernels.draw(mean, shift, rho, noise, sd, weights)
+            kernels.gradient(grad, to_rho, (shift, sd, rho), torch.ones(1), 0.3, to_mean)
+            kernels.normal(np.random.SFC64(4), drawn)
+            found.append((sums, torch.stack([sd, weights, to_mean, to_rho, drawn])))
+    finally:
+        torch.set_num_threads(before)
+    for sums, vectors in found[1:]:
+        assert sums == found[0][0]
+        assert torch.equal(vectors, found[0][1])
+
+
+def step(vectors, *, steps, plainly):
+    """Mean, momentum, curvature and rho after steps of IVON on gradients that follow from the mean."""
+    mean, momentum, curvature, rho = (v.clone() for v in vectors)
+    options = {"lr": 1e-3, "ess": 5e4, "delta": 1e-3, "beta1": 0.9, "beta2": 0.999}
+    for t in range(1, steps + 1):
+        grad, grad_rho = 0.01 * mean.sin(), 1e-5 * mean.cos()
+        if not plainly:
+            kernels.ivon(mean, momentum, curvature, grad, grad_rho, rho, t=t, **options)
+            continue
+        lr, ess, delta, beta1, beta2 = options.values()
+        sd = (curvature * ess).rsqrt()
+        hessian = grad_rho / -torch.expm1(-sd) / sd  # d/d sd = d/d rho / sigmoid(rho), over sd
+        excess = curvature - hessian - delta
+        momentum = beta1 * momentum + (1 - beta1) * grad
+        curvature = curvature - (1 - beta2) * excess + 0.5 * (1 - beta2) ** 2 * excess**2 / curvature
+        mean = mean - lr * (momentum / (1 - beta1**t) + delta * mean) / curvature
+        rho = torch.expm1((curvature * ess).rsqrt()).log()
+    return mean, momentum, curvature, rho
+
+
+def test_a_step_of_ivon():
+    """Against its equations in double precision, at sds from 0.001 to 0.6."""
+    sd = torch.logspace(-3, math.log10(0.6), MANY)
+    curvature = 1 / (5e4 * sd**2)
+    start = torch.randn(MANY), torch.zeros(MANY), curvature, torch.expm1(sd).log()
+    ours = step(start, steps=3, plainly=False)
+    theirs = step([v.double() for v in start], steps=3, plainly=True)
+    for found, exact in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(found.double(), exact, rtol=2e-5, atol=2e-6)
+
+
+def test_a_step_of_ivon_voids_graphs():
+    mean, rho = torch.randn(MANY, requires_grad=True), torch.zeros(MANY)
+    square = mean.square().sum()
+    with torch.no_grad():
+        ones = torch.ones(MANY)
+        kernels.ivon(
+            mean, rho * 0, ones, rho * 0, rho * 0, rho, lr=0.1, ess=100.0, delta=0.1, beta1=0.9, beta2=0.9, t=1
+        )
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        square.backward()
+
+
+@pytest.mark.parametrize("centre", [0.0, 0.7, "pretrained"])
+@pytest.mark.parametrize("estimator", ["sample", "local", "flipout"])
+def test_a_loss_and_its_gradient_are_pytorchs(centre, estimator, made, plain):
+    """Of a whole network: the same noise, the same loss and gradient, to rounding."""
+    x, y = torch.randn(8, 50), torch.randint(24, (8,))
+    ours = made(prior=pt.Gaussian("kaiming", mean=centre), rho=-3.0)
+    theirs = copy.deepcopy(ours)
+    found = []
+    for net in (ours, theirs):
+        loss = pt.negative_elbo(net, pt.Categorical(), x, y, num_data=1000, estimator=estimator)
+        loss.backward()
+        found.append((loss.item(), loss.kl.item(), net.posterior.mean.grad, net.posterior.rho.grad))
+        plain()
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-4, atol=2e-5)
+
+
+def test_the_kl_is_exact(made):
+    net = made(rho=-3.0)
+    twin = copy.deepcopy(net).double()
+    exact = kl_divergence(twin.posterior, twin.prior).item()
+    assert draw_with_kl(net)[1].item() == pytest.approx(exact, rel=1e-6)
+
+
+@pytest.mark.parametrize("odd", [-100.0, 100.0])
+def test_a_network_with_a_rho_out_of_reach(odd, made):
+    """It takes PyTorch's way, to the same bits."""
+    ours = made(rho=-3.0)
+    with torch.no_grad():
+        ours.posterior.rho[5] = odd
+    theirs = copy.deepcopy(ours)
+    noise = theirs.noise_source.normal((theirs.num_weights,), theirs.posterior.mean)
+    views, kl = draw_with_kl(ours)
+    weights = ours.layout.flatten(views)
+    assert torch.equal(weights, torch.addcmul(theirs.posterior.mean, F.softplus(theirs.posterior.rho), noise))
+    torch.testing.assert_close(kl, kl_divergence(theirs.posterior, theirs.prior), rtol=1e-5, atol=0)
+
+
+def test_a_graph_that_is_kept_gives_the_same_again(made):
+    net = made(rho=-3.0)
+    views, kl = draw_with_kl(net)
+    loss = sum(view.sin().sum() for view in views.values()) + 0.1 * kl
+    parameters = list(net.posterior.parameters())
+    first = torch.autograd.grad(loss, parameters, retain_graph=True)
+    second = torch.autograd.grad(loss, parameters)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    with pytest.raises(RuntimeError):
+        torch.autograd.grad(loss, parameters)
+
+
+@pytest.mark.parametrize("optimizer", [None, "adam", "ivon"])
+def test_a_training_goes_as_without_them(optimizer, made, plain):
+    """Five steps of `fit`: means, sds and the KL that is recorded agree to rounding with PyTorch's."""
+    x, y = torch.randn(50, 50), torch.randint(24, (50,))
+    found = []
+    for _ in range(2):
+        net = made(rho=-5.0)
+        result = pt.fit(net, (x, y), optimizer=optimizer, epochs=1, batch_size=10, temperature=0.1, seed=0)
+        found.append((net.posterior.mean.detach(), net.posterior.sd.detach(), result.history[-1]["kl"]))
+        plain()
+    (mean, sd, kl), (other_mean, other_sd, other_kl) = found
+    # Adam's first step is its rate whatever the size of a gradient: where that is all rounding, so is its sign.
+    assert (mean - other_mean).abs().median() < 1e-6
+    assert (sd / other_sd - 1).abs().median() < 1e-5
+    assert kl == pytest.approx(other_kl, rel=1e-3)
