@@ -1,6 +1,7 @@
 """The compiled passes against double precision, and against PyTorch's functions, which are taken without them."""
 
 import copy
+import importlib.util
 import math
 
 import numpy as np
@@ -12,7 +13,8 @@ from torch.nn import functional as F
 import posterity as pt
 from posterity.core import kernels
 from posterity.core.randomness import NoiseSource
-from posterity.objectives import draw_with_kl, kl_divergence
+from posterity.objectives import draw, draw_with_kl, kl_divergence
+from posterity.priors import FlatGaussian
 
 pytestmark = pytest.mark.skipif(
     kernels._kernels is None, reason="no compiled passes: no C compiler was there when posterity was installed"
@@ -28,9 +30,27 @@ def plain(monkeypatch):
 
 
 @pytest.fixture
+def calls(monkeypatch):
+    """How often each compiled pass was called."""
+    counts = dict.fromkeys(("draw", "gradient", "ivon"), 0)
+
+    def counted(name, function):
+        def call(*args, **options):
+            counts[name] += 1
+            return function(*args, **options)
+
+        return call
+
+    for name in counts:
+        monkeypatch.setattr(kernels, name, counted(name, getattr(kernels, name)))
+    return counts
+
+
+@pytest.fixture
 def made(monkeypatch):
-    """A function that makes networks which count as large: 6,084 weights in two layers."""
+    """A function that makes networks which count as large: 6,024 weights in two layers."""
     monkeypatch.setattr(kernels, "MANY", 1000)
+    monkeypatch.setattr(draw, "FEW_WEIGHTS", 1000)
 
     def make(**options):
         torch.manual_seed(1)
@@ -81,7 +101,7 @@ def test_drawn_weights_and_sums(middle, with_noise):
     sd, weights = torch.empty(2, MANY)
     sums = kernels.draw(mean, shift, rho, noise if with_noise else None, sd, weights)
     exact = F.softplus(rho.double())
-    torch.testing.assert_close(sd.double(), exact, rtol=3e-6 if middle > -12 else 1e-5, atol=0)
+    torch.testing.assert_close(sd.double(), exact, rtol=6e-7, atol=0)
     if with_noise:
         torch.testing.assert_close(weights, torch.addcmul(mean, sd, noise))
     logs = exact.log()
@@ -108,9 +128,11 @@ def test_gradients(each, factor):
     to_mean, to_rho = torch.empty(MANY), noise.clone()
     kernels.gradient(grad, to_rho, (shift, sd, rho), precision, factor, to_mean)
     g, z, m, s, r, p = (v.double() for v in (grad, noise, shift, sd, rho, precision))
-    torch.testing.assert_close(to_mean.double(), g + factor * p * m, rtol=1e-5, atol=1e-5)
-    by_sd = g * z + (factor * (p * s - 1 / s) if factor else 0.0)
-    torch.testing.assert_close(to_rho.double(), by_sd * r.sigmoid(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(to_mean.double(), g + factor * p * m, rtol=1e-6, atol=1e-6)
+    terms = (g * z, factor * p * s, -factor / s if factor else torch.zeros_like(s))
+    error = (to_rho.double() - sum(terms) * r.sigmoid()).abs()
+    size = sum(term.abs() for term in terms) * r.sigmoid()
+    assert (error <= 1e-6 * size + 1e-37).all()
 
 
 def test_results_do_not_depend_on_the_threads():
@@ -164,6 +186,23 @@ def test_a_step_of_ivon():
         torch.testing.assert_close(found.double(), exact, rtol=2e-5, atol=2e-6)
 
 
+def test_curvature_does_not_drift_by_rounding():
+    """Changes of a thousandth of its rounding's size, up and down alike, leave log h where it was in the mean."""
+    h = torch.rand(MANY) + 0.5
+    start, zeros, rho = h.clone().double(), torch.zeros(MANY), torch.zeros(MANY)
+    options = {"lr": 0.0, "ess": 1e8, "delta": 0.0, "beta1": 0.9, "beta2": 0.99999}
+    g = torch.Generator().manual_seed(0)
+    exact = start.clone()
+    for t in range(1, 101):
+        share = 0.01 * torch.randn(MANY, generator=g)  # (h - h_hat) / h, by grad_rho = h_hat sd (1 - e^-sd)
+        sd = (h.double() * 1e8).rsqrt()
+        grad_rho = ((1 - share.double()) * h * sd * -torch.expm1(-sd)).float()
+        a = 1e-5 * (1 - (grad_rho.double() / (h * sd * -torch.expm1(-sd))))
+        exact *= 1 - a + 0.5 * a * a
+        kernels.ivon(zeros, zeros, h, zeros, grad_rho, rho, t=t, **options)
+    assert (h.double() / exact).log().mean().abs() < 1e-8
+
+
 def test_a_step_of_ivon_voids_graphs():
     mean, rho = torch.randn(MANY, requires_grad=True), torch.zeros(MANY)
     square = mean.square().sum()
@@ -178,8 +217,8 @@ def test_a_step_of_ivon_voids_graphs():
 
 @pytest.mark.parametrize("centre", [0.0, 0.7, "pretrained"])
 @pytest.mark.parametrize("estimator", ["sample", "local", "flipout"])
-def test_a_loss_and_its_gradient_are_pytorchs(centre, estimator, made, plain):
-    """Of a whole network: the same noise, the same loss and gradient, to rounding."""
+def test_a_loss_and_its_gradient_are_pytorchs(centre, estimator, made, plain, calls):
+    """Of a whole network, whose layers have priors of their own: the same noise, loss and gradient, to rounding."""
     x, y = torch.randn(8, 50), torch.randint(24, (8,))
     ours = made(prior=pt.Gaussian("kaiming", mean=centre), rho=-3.0)
     theirs = copy.deepcopy(ours)
@@ -188,9 +227,53 @@ def test_a_loss_and_its_gradient_are_pytorchs(centre, estimator, made, plain):
         loss = pt.negative_elbo(net, pt.Categorical(), x, y, num_data=1000, estimator=estimator)
         loss.backward()
         found.append((loss.item(), loss.kl.item(), net.posterior.mean.grad, net.posterior.rho.grad))
+        # Four tensors of weights; `local` and Flipout have a gradient in the sds themselves.
+        assert calls == {"draw": 4, "gradient": 4 if estimator == "sample" else 0, "ivon": 0}
+        plain()
+    assert len({precision.item() for precision in ours.prior.precisions(ours.layout)}) > 1
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("what", ["sd", "centre"])
+def test_a_prior_of_another_precision_takes_pytorchs_way(what, kind, made, plain):
+    """Its numbers are not read as if they were the network's."""
+    net = made(rho=-3.0)
+    sd, centre = torch.full((net.num_weights,), 0.5), torch.rand(net.num_weights)
+    net.prior = FlatGaussian(sd.to(kind), centre) if what == "sd" else FlatGaussian(sd, centre.to(kind))
+    twin, found = copy.deepcopy(net), []
+    for each in (net, twin):
+        loss = pt.negative_elbo(each, pt.Categorical(), torch.ones(8, 50), torch.zeros(8, dtype=torch.long), num_data=8)
+        loss.backward()
+        found.append((loss.detach(), each.posterior.mean.grad, each.posterior.rho.grad))
         plain()
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=2e-4, atol=2e-5)
+
+
+def test_a_tensor_without_elements_is_no_obstacle(made):
+    class Sparse(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.none, self.layer = nn.Parameter(torch.empty(0)), nn.Linear(50, 40)
+
+        def forward(self, x):
+            return self.layer(x) + self.none.sum()
+
+    made()
+    net = pt.bayesian(Sparse(), seed=0)
+    loss = pt.negative_elbo(net, pt.Categorical(), torch.ones(8, 50), torch.zeros(8, dtype=torch.long), num_data=8)
+    loss.backward()
+    torch.testing.assert_close(loss.kl.detach(), kl_divergence(net.posterior, net.prior).detach())
+
+
+def test_what_an_older_checkout_compiled_is_not_called(monkeypatch):
+    monkeypatch.setattr(kernels._kernels, "VERSION", kernels.VERSION - 1)
+    spec = importlib.util.find_spec("posterity.core.kernels")
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    assert again._kernels is None
 
 
 def test_the_kl_is_exact(made):
@@ -227,14 +310,16 @@ def test_a_graph_that_is_kept_gives_the_same_again(made):
 
 
 @pytest.mark.parametrize("optimizer", [None, "adam", "ivon"])
-def test_a_training_goes_as_without_them(optimizer, made, plain):
+def test_a_training_goes_as_without_them(optimizer, made, plain, calls):
     """Five steps of `fit`: means, sds and the KL that is recorded agree to rounding with PyTorch's."""
     x, y = torch.randn(50, 50), torch.randint(24, (50,))
     found = []
     for _ in range(2):
         net = made(rho=-5.0)
+        calls["ivon"] = 0
         result = pt.fit(net, (x, y), optimizer=optimizer, epochs=1, batch_size=10, temperature=0.1, seed=0)
         found.append((net.posterior.mean.detach(), net.posterior.sd.detach(), result.history[-1]["kl"]))
+        assert bool(calls["ivon"]) == (optimizer == "ivon" and len(found) == 1)
         plain()
     (mean, sd, kl), (other_mean, other_sd, other_kl) = found
     # Adam's first step is its rate whatever the size of a gradient: where that is all rounding, so is its sign.

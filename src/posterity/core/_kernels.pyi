@@ -1,3 +1,5 @@
+VERSION: int
+
 def normal(state: int, out: int, count: int, threads: int, /) -> None: ...
 def draw(
     mean: int,

@@ -196,7 +196,7 @@ static void ivon_chunk(float *restrict mean, float *restrict momentum, float *re
         float over = 1.0f + 0.5f * s + q * (1.0f / 12 - q * (1.0f / 720 - q * (1.0f / 30240 - q / 1209600)));
         float excess = h - how.ess * h * grad_rho[i] * over - how.delta;
         float a = how.curvature_share * excess / h;
-        h = h * (1.0f - a + 0.5f * a * a);
+        h -= h * (a - 0.5f * a * a); /* not h (1 - ...), whose rounding is down more often than up */
         float m = momentum[i] + how.momentum_share * (grad[i] - momentum[i]);
         mean[i] -= how.lr / how.correction * (m + how.delta * how.correction * mean[i]) / h;
         momentum[i] = m;
@@ -247,7 +247,7 @@ static PyObject *draw(PyObject *self, PyObject *args)
     double total[SUMS] = {0}, *sums;
     if (!PyArg_ParseTuple(args, "KKKKKKfLi", &mean, &shift, &rho, &noise, &sd, &weights, &bound, &count, &threads))
         return NULL;
-    if (!(sums = calloc((size_t)chunks_of(count), sizeof total)))
+    if (!(sums = calloc((size_t)chunks_of(count) + 1, sizeof total)))
         return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -316,6 +316,9 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* Of the functions' arguments and what they do: kernels.py takes no other, such as one that an older checkout has left. */
+enum { VERSION = 2 };
+
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", NULL, -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__kernels(void)
@@ -326,5 +329,10 @@ PyMODINIT_FUNC PyInit__kernels(void)
         return NULL;
     }
 #endif
-    return PyModule_Create(&module);
+    PyObject *made = PyModule_Create(&module);
+    if (made && PyModule_AddIntConstant(made, "VERSION", VERSION) < 0) {
+        Py_DECREF(made);
+        return NULL;
+    }
+    return made;
 }

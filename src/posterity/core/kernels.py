@@ -3,7 +3,7 @@
     normal      noise = sqrt(2) erfinv(u)                                            (core.randomness)
     draw        sd = softplus(rho), w = mean + sd noise, and the sums of a KL        (objectives.draw)
     gradient    G + c p shift  and  (G noise + c (p sd - 1 / sd)) sigmoid(rho)       (objectives.draw)
-    ivon        a step of mean, momentum, curvature and rho                          (optim.ivon, training.methods.ivon)
+    ivon        a step of mean, momentum, curvature and rho                          (training.methods.ivon)
 
 They are there if a C compiler was when the package was installed (gcc, on Linux), and serve long vectors of single
 precision on the CPU. Elsewhere their callers do the same by PyTorch's functions; the two agree to rounding. Shorter
@@ -18,9 +18,13 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+VERSION = 2  # of kernels.c
+
 try:
     from posterity.core import _kernels
 except ImportError:
+    _kernels = None  # type: ignore[assignment]
+if getattr(_kernels, "VERSION", None) != VERSION:  # an editable install keeps what was compiled for an older checkout
     _kernels = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from posterity.priors.gaussian import HALF_LOG_2PI
 
 SERIES = (2880.0, 181440.0)
 CONVERGENT = 3.0  # below it a term of the series is less than a fifth of the one before
-FEW_WEIGHTS = 2**17  # below this, calls cost more than memory traffic: join the parts' gradients first
+FEW_WEIGHTS = kernels.MANY  # below this, calls cost more than memory traffic: join the parts' gradients first
 
 
 class _Draw(torch.autograd.Function):
@@ -75,10 +75,10 @@ class _Draw(torch.autograd.Function):
         many = noise.dim() == 2
         if many:
             grad_sd = torch.empty_like(mean)
-        if not many and kernels.compiled(mean, rho, noise, sd, *flats):
+        if not many and kernels.compiled(mean, rho, noise, sd, shift, *precisions, *flats):
             parts = (v.split(sizes) for v in (noise, shift, sd, rho, grad_mean))
-            for grad, precision, to_rho, *at, to_mean in zip(flats, precisions, *parts, strict=True):
-                kernels.gradient(grad, to_rho, (at[0], at[1], at[2]), precision, factor, to_mean)
+            for grad, precision, to_rho, by, s, r, to_mean in zip(flats, precisions, *parts, strict=True):
+                kernels.gradient(grad, to_rho, (by, s, r), precision, factor, to_mean)
             return grad_mean, noise, None, None, None
         vectors = (v.split(sizes, dim=-1) for v in (grad_mean, grad_sd, noise, shift, sd))
         for grad, precision, to_mean, to_sd, part_noise, part_shift, part_sd in zip(
@@ -209,7 +209,7 @@ def _compiled_spread(
     """The same in one pass, part by part, unless a rho is too large or too small for it."""
     precisions = prior.precisions(layout)
     if any(len(precision) > 1 for precision in precisions):
-        return None
+        return None  # one for each weight
     sd = torch.empty_like(rho)
     weights = mean if noise is None else torch.empty_like(mean)
     noises = [None] * len(precisions) if noise is None else noise.split(layout.sizes)
@@ -221,7 +221,8 @@ def _compiled_spread(
         sums = kernels.draw(part_mean, part_shift, part_rho, part_noise, to_sd, to_weights)
         if sums is None:
             return None
-        kl += 0.5 * precision.item() * (sums.squared_shift + sums.squared_sd) - sums.log_sd
+        if len(precision):  # a part may be empty
+            kl += 0.5 * precision.item() * (sums.squared_shift + sums.squared_sd) - sums.log_sd
     return sd, mean.new_zeros(()).add_(kl), weights
 
 

@@ -25,7 +25,7 @@ from posterity.core.inputs import Inputs
 from posterity.likelihoods import Likelihood
 from posterity.objectives.baseline import MovingBaseline
 from posterity.objectives.estimate import estimate
-from posterity.objectives.pairs import kl_by_weight, kl_divergence
+from posterity.objectives.pairs import kl_by_weight
 
 
 class Loss(Tensor):
@@ -33,11 +33,11 @@ class Loss(Tensor):
 
     What is computed from it is a plain tensor. `nll` and `kl` are differentiable; with a Monte Carlo gradient (total,
     path, score) the KL is log q(w) - log prior(w), averaged over the drawn weights; with analytic ones it is exact. Its
-    shares by layer, and at temperature 0 a point's KL itself, are computed when they are first read, which must be
-    before the weights change.
+    shares by layer are computed when they are first read, which must be before the weights change.
     """
 
     nll: Tensor
+    kl: Tensor
     temperature: float
     kl_weight: float
     num_data: int
@@ -51,7 +51,7 @@ class Loss(Tensor):
     @staticmethod
     def of(
         nll: Tensor,
-        kl: Tensor | None,
+        kl: Tensor,
         *,
         temperature: float,
         kl_weight: float,
@@ -60,16 +60,11 @@ class Loss(Tensor):
         net: BayesianModule,
         weights: Tensor | None,
     ) -> Loss:
-        """The loss of these parts; `weights` (S, N) are those that a Monte Carlo KL is of.
-
-        Without a KL, whose factor is 0 then, it is left to whoever reads it.
-        """
+        """The loss of these parts; `weights` (S, N) are those that a Monte Carlo KL is of."""
         factor = temperature * kl_weight / num_data
         # A KL that is not finite (an sd of 0) must not make 0 * inf.
-        loss = (nll if kl is None or not factor else torch.add(nll, kl, alpha=factor)).as_subclass(Loss)
-        loss.nll, loss.outputs = nll, outputs
-        if kl is not None:
-            loss.kl = kl
+        loss = (torch.add(nll, kl, alpha=factor) if factor else nll).as_subclass(Loss)
+        loss.nll, loss.kl, loss.outputs = nll, kl, outputs
         loss.temperature, loss.kl_weight, loss.num_data = temperature, kl_weight, num_data
         loss.net, loss.weights, loss.fingerprint = net, weights, _fingerprint(net)
         return loss
@@ -88,8 +83,7 @@ class Loss(Tensor):
         )
 
     def __repr__(self) -> str:  # type: ignore[override]
-        kl = f"kl={self.kl.item():.6g}, " if "kl" in vars(self) else ""
-        parts = f"nll={self.nll.item():.6g}, {kl}temperature={self.temperature:g}"
+        parts = f"nll={self.nll.item():.6g}, kl={self.kl.item():.6g}, temperature={self.temperature:g}"
         return f"Loss({self.item():.6g}, {parts}, num_data={self.num_data})"
 
     def __float__(self) -> float:
@@ -119,26 +113,14 @@ class Loss(Tensor):
         return self.temperature * self.kl_weight / self.num_data
 
     @cached_property
-    def kl(self) -> Tensor:
-        """KL(q || prior), summed over all weights."""
-        self._refuse_changed(
-            "the KL of a point's loss at temperature 0 is computed when it is first read, which must be before the "
-            "optimiser's step changes the weights"
-        )
-        return kl_divergence(self.net.posterior, self.net.prior)
-
-    def _refuse_changed(self, message: str) -> None:
-        now = _fingerprint(self.net)
-        if not all(torch.equal(a, b) for a, b in zip(now, self.fingerprint, strict=True)):
-            raise UsageError(message)
-
-    @cached_property
     def kl_by_weight(self) -> Tensor:
         """Each weight's share (N,) of the KL, detached."""
-        self._refuse_changed(
-            "the shares of a loss's KL must be read before the optimiser's step changes the weights: read "
-            "kl_by_layer before, or kl, their sum, at any time"
-        )
+        now = _fingerprint(self.net)
+        if not all(torch.equal(a, b) for a, b in zip(now, self.fingerprint, strict=True)):
+            raise UsageError(
+                "the shares of a loss's KL must be read before the optimiser's step changes the weights: read "
+                "kl_by_layer before, or kl, their sum, at any time"
+            )
         with torch.no_grad():
             if self.weights is None:
                 return kl_by_weight(self.net.posterior, self.net.prior)
@@ -192,7 +174,6 @@ def negative_elbo(
         estimator=estimator,
         gradient=gradient,
         baseline=baseline,
-        want_kl=temperature * kl_weight > 0,
     )
     return Loss.of(
         e.nll,

@@ -41,14 +41,11 @@ Module = TypeVar("Module", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Estimate:
-    """nll, the outputs (S, n, K) it is of, and the KL; of a Monte Carlo kind also the drawn `weights` (S, N).
-
-    There is no KL where it was not wanted and is not by the way.
-    """
+    """nll, the outputs (S, n, K) it is of, and the KL; of a Monte Carlo kind also the drawn `weights` (S, N)."""
 
     nll: Tensor
     outputs: Tensor
-    kl: Tensor | None
+    kl: Tensor
     weights: Tensor | None = None
 
 
@@ -83,7 +80,6 @@ def estimate(
     estimator: str,
     gradient: str | None,
     baseline: str | MovingBaseline | None,
-    want_kl: bool = True,
 ) -> Estimate:
     """One random estimate for the batch `x`, `y`, its data weighted by `weight` (n,)."""
     name = MOVING if isinstance(baseline, MovingBaseline) else baseline
@@ -93,10 +89,6 @@ def estimate(
     if kind == SCORE:
         return _score(net, likelihood, x, y, weight, samples, baseline)
     rule = LINEAR_RULES.get(estimator) if net.posterior.random else None
-    if not (want_kl or net.posterior.random):
-        mean = net.posterior.mean
-        outputs = net.outputs(x, weights=mean if samples == 1 else mean.expand(samples, -1))
-        return Estimate(likelihood.nll(outputs, y, weight), outputs, None)
     if rule is None and kind == ANALYTIC:
         views, kl = draw_with_kl(net, samples)
         outputs = net.outputs(x, views=views)

@@ -53,7 +53,6 @@ class Training:
         self.train, self.val, self.groups = plan.train, plan.val, plan.groups
         self.likelihood = net.likelihood = plan.subject.likelihood
         net.prior = plan.subject.prior
-        self._parameters = list(net.parameters())
         self.likelihood.begin(plan.train.y)
         self.description = description(plan)
         plan.method.begin(self.groups)
@@ -129,8 +128,7 @@ class Training:
 
     def gradient(self, batch: Batch) -> Loss:
         """The loss of a batch, its gradient left in the parameters."""
-        for parameter in self._parameters:
-            parameter.grad = None
+        self.net.zero_grad()
         loss = negative_elbo(
             self.net,
             self.likelihood,
