@@ -78,8 +78,8 @@ def test_pages_are_what_the_evidence_makes():
         assert f'<section id="{page.claim.id}">' in html
 
 
-# Stored numbers of these do not repeat on a machine with AVX512 (an nll of 2.32 was 2.82 after an epoch), nor there with
-# AVX2 forced; those of all others do. The evidence does not say what it was made on; AVX2 is what the machines of that
+# Stored numbers of these do not repeat on a machine with AVX512 (an nll of 2.32 was 2.82 after an epoch), nor with AVX2
+# forced there; those of all others do. The evidence does not say what it was made on; AVX2 is what the machines of that
 # time are known to have had.
 MADE_WITH = "AVX2"
 SENSITIVE = ("T1", "T3", "T8", "T9", "T11", "A1", "A2", "K2", "K4", "K5", "H1", "H2", "H3", "W3")
