@@ -187,7 +187,7 @@ def test_a_step_of_ivon():
 
 
 def test_curvature_does_not_drift_by_rounding():
-    """Changes of a thousandth of its rounding's size, up and down alike, leave log h where it was in the mean."""
+    """Changes of about its rounding's size, up and down alike, leave log h where it was in the mean."""
     h = torch.rand(MANY) + 0.5
     start, zeros, rho = h.clone().double(), torch.zeros(MANY), torch.zeros(MANY)
     options = {"lr": 0.0, "ess": 1e8, "delta": 0.0, "beta1": 0.9, "beta2": 0.99999}
