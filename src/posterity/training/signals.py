@@ -8,6 +8,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from posterity.core.errors import PosterityError
+from posterity.training.ranks import LostError
 
 WATCHED = (signal.SIGINT, signal.SIGTERM)
 
@@ -21,7 +22,11 @@ class Interrupted(PosterityError):
 
 
 class SignalWatch:
-    """While open, `received` is the first signal's number. A second SIGINT breaks in at once, unless `patient`."""
+    """While open, `received` is the first signal's number. A second SIGINT breaks in at once, unless `patient`.
+
+    One of several processes is patient. When the first of them ends before its time, torchrun sends SIGTERM to the
+    others, which may have a checkpoint or their reason to write: a patient watch that such an end closes goes on noting.
+    """
 
     def __init__(self, active: bool, *, patient: bool = False) -> None:
         self.received: int | None = None
@@ -38,6 +43,8 @@ class SignalWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._patient and isinstance(error, (Interrupted, LostError)):
+            return
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
