@@ -29,6 +29,8 @@ from posterity.posteriors import POSTERIORS
 from posterity.priors import KINDS, SHAPES
 from posterity.storage import Checkpoints
 
+torch.set_num_threads(1)  # a plugin of pytest may have loaded OpenMP before it could read the variable above
+
 TINY = ("--dataset", "digits", "--model", "mlp", "--hidden", "16")
 
 
