@@ -8,7 +8,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
 
 env: .venv/ready
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/ready: pyproject.toml constraints.txt src/posterity/core/kernels.c
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
@@ -31,7 +31,7 @@ check: env
 	$(BIN)/lint-imports --no-logo
 
 # The peers live in an environment of their own: they bring old and heavy dependencies.
-.venv-bench/ready: pyproject.toml constraints.txt benchmarks/requirements.txt benchmarks/requirements-no-deps.txt
+.venv-bench/ready: pyproject.toml constraints.txt src/posterity/core/kernels.c benchmarks/requirements.txt benchmarks/requirements-no-deps.txt
 	$(PYTHON) -m venv .venv-bench
 	$(BENCH)/python -m pip install --quiet --constraint constraints.txt --editable .
 	$(BENCH)/python -m pip install --quiet --constraint constraints.txt -r benchmarks/requirements.txt

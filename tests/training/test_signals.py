@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from posterity.core.errors import NonFiniteError
 from posterity.training.ranks import LostError
 from posterity.training.signals import WATCHED, Interrupted, SignalWatch
 
@@ -41,22 +42,30 @@ def test_the_first_signal_is_noted_and_the_handler_comes_back(number):
 
 
 def test_a_second_interrupt_breaks_in_unless_the_watch_is_patient():
-    with pytest.raises(KeyboardInterrupt), SignalWatch(True):
+    with SignalWatch(True):
         send(signal.SIGINT)
-        send(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            send(signal.SIGINT)
     with SignalWatch(True, patient=True) as watch:
         send(signal.SIGINT)
         send(signal.SIGINT)
     assert watch.received == signal.SIGINT
 
 
-@pytest.mark.parametrize("error", [Interrupted(signal.SIGTERM, 3), LostError("another was lost")])
+@pytest.mark.parametrize(
+    "error", [Interrupted(signal.SIGTERM, 3), LostError("another was lost"), NonFiniteError("NaN")]
+)
 def test_one_of_several_processes_that_stopped_writes_its_last_words(error):
     """torchrun sends SIGTERM to all as soon as one of them has ended."""
     with pytest.raises(type(error)), SignalWatch(True, patient=True):
         raise error
     for number in WATCHED:
         send(number)
+    with SignalWatch(True):  # a script may go on, and train again
+        pass
+    for number in WATCHED:
+        with pytest.raises(Heeded):
+            send(number)
 
 
 def test_another_error_brings_the_handler_back():

@@ -176,9 +176,9 @@ static void gradient_chunk(const float *restrict grad, float *restrict noise,
     const float same = precision[0];
     const int with_kl = factor != 0.0f; /* an sd that has underflowed to 0 must not make 0 / 0 */
     for (int64_t i = 0; i < count; i++) {
-        float p = factor * (by_weight ? precision[i] : same), x = rho[i];
+        float p = with_kl ? factor * (by_weight ? precision[i] : same) : 0.0f, x = rho[i];
         float t = exponential(-(fabsf(x) < 87.0f ? fabsf(x) : 87.0f));
-        float slope = (x > 0.0f ? 1.0f : t) / (1.0f + t);
+        float slope = x < -80.0f ? sd[i] : (x > 0.0f ? 1.0f : t) / (1.0f + t); /* below, they are equal */
         to_mean[i] = grad[i] + p * shift[i];
         noise[i] = (grad[i] * noise[i] + (with_kl ? p * sd[i] - factor / sd[i] : 0.0f)) * slope;
     }
@@ -204,7 +204,8 @@ static void ivon_chunk(float *restrict mean, float *restrict momentum, float *re
         s = 1.0f / sqrtf(h * how.ess);
         q = s * s;
         /* log((e^s - 1) / s) + log s */
-        rho[i] = logarithm(s) + 0.5f * s + q * (1.0f / 24 - q * (1.0f / 2880 - q * (1.0f / 181440 - q / 9676800)));
+        float series = 0.5f * s + q * (1.0f / 24 - q * (1.0f / 2880 - q * (1.0f / 181440 - q / 9676800)));
+        rho[i] = s > 0.0f ? logarithm(s) + series : -INFINITY; /* of an infinite curvature, which must be seen */
     }
 }
 
@@ -317,7 +318,7 @@ static PyMethodDef functions[] = {
 };
 
 /* Of the functions' arguments and what they do: kernels.py takes no other, such as one that an older checkout has left. */
-enum { VERSION = 2 };
+enum { VERSION = 3 };
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", NULL, -1, functions, NULL, NULL, NULL, NULL};
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
+from torch.nn import Parameter
 
-VERSION = 2  # of kernels.c
+VERSION = 3  # of kernels.c
 
 try:
     from posterity.core import _kernels
@@ -41,9 +42,15 @@ def compiled(*vectors: Tensor) -> bool:
     return (
         _kernels is not None
         and vectors[0].numel() >= MANY
-        and all(v.dtype == torch.float32 and v.device.type == "cpu" and v.is_contiguous() for v in vectors)
         and not torch.compiler.is_compiling()
+        and all(v.dtype == torch.float32 and v.device.type == "cpu" and v.is_contiguous() for v in vectors)
+        and all(map(_has_memory, vectors))
     )
+
+
+def _has_memory(v: Tensor) -> bool:
+    """Not one that stands for another in a transformation of torch.func, or in a pass that is only traced."""
+    return type(v) in (Tensor, Parameter) and not torch._C._functorch.is_functorch_wrapped_tensor(v)
 
 
 def normal(bits: np.random.SFC64, out: Tensor) -> None:
@@ -98,6 +105,7 @@ def gradient(
         to_mean.data_ptr(),
         *_size(grad),
     )
+    increment_version(noise)  # a graph that keeps it is void now
 
 
 def ivon(

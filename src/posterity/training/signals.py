@@ -8,7 +8,6 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from posterity.core.errors import PosterityError
-from posterity.training.ranks import LostError
 
 WATCHED = (signal.SIGINT, signal.SIGTERM)
 
@@ -25,7 +24,8 @@ class SignalWatch:
     """While open, `received` is the first signal's number. A second SIGINT breaks in at once, unless `patient`.
 
     One of several processes is patient. When the first of them ends before its time, torchrun sends SIGTERM to the
-    others, which may have a checkpoint or their reason to write: a patient watch that such an end closes goes on noting.
+    others, which may have a checkpoint or their reason to write: a patient watch that one of our errors closes goes on
+    noting.
     """
 
     def __init__(self, active: bool, *, patient: bool = False) -> None:
@@ -33,17 +33,25 @@ class SignalWatch:
         self._patient = patient
         # Only the main thread may change handlers; elsewhere signals keep their usual meaning.
         self._active = active and threading.current_thread() is threading.main_thread()
+        self._left = False  # closed, and still noting
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> SignalWatch:
         if self._active:
-            self._before = {number: signal.signal(number, self._note) for number in WATCHED}
+            self._before = {number: self._replace(number) for number in WATCHED}
         return self
+
+    def _replace(self, number: int) -> Any:
+        """The handler that comes back afterwards: not that of an earlier watch which was left."""
+        found = signal.signal(number, self._note)
+        owner = getattr(found, "__self__", None)
+        return owner._before[number] if isinstance(owner, SignalWatch) and owner._left else found
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._patient and isinstance(error, (Interrupted, LostError)):
+        self._left = self._patient and isinstance(error, PosterityError)
+        if self._left:
             return
         for number, handler in self._before.items():
             signal.signal(number, handler)

@@ -197,6 +197,8 @@ def _is_small(sd: Tensor) -> bool:
 
 
 def _one_scale(precision: Tensor, name: str) -> float:
+    if not len(precision):
+        return 1.0
     if not bool((precision == precision[0]).all()):
         raise UsageError(f"ivon needs one prior scale for all of {name}; the prior has several")
     return precision[0].item()
