@@ -174,12 +174,12 @@ static void gradient_chunk(const float *restrict grad, float *restrict noise,
                            float factor, float *restrict to_mean, int64_t count)
 {
     const float same = precision[0];
-    const int with_kl = factor != 0.0f; /* an sd that has underflowed to 0 must not make 0 / 0 */
+    const int with_kl = factor != 0.0f; /* what has underflowed or overflowed must not make 0 / 0 */
     for (int64_t i = 0; i < count; i++) {
-        float p = with_kl ? factor * (by_weight ? precision[i] : same) : 0.0f, x = rho[i];
+        float p = factor * (by_weight ? precision[i] : same), x = rho[i];
         float t = exponential(-(fabsf(x) < 87.0f ? fabsf(x) : 87.0f));
         float slope = x < -80.0f ? sd[i] : (x > 0.0f ? 1.0f : t) / (1.0f + t); /* below, they are equal */
-        to_mean[i] = grad[i] + p * shift[i];
+        to_mean[i] = grad[i] + (with_kl ? p * shift[i] : 0.0f);
         noise[i] = (grad[i] * noise[i] + (with_kl ? p * sd[i] - factor / sd[i] : 0.0f)) * slope;
     }
 }
