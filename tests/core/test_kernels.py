@@ -15,6 +15,8 @@ import posterity as pt
 from posterity.core import kernels
 from posterity.core.randomness import NoiseSource
 from posterity.objectives import draw, draw_with_kl, kl_divergence
+from posterity.optim import muon
+from posterity.optim.muon import polar
 from posterity.priors import FlatGaussian
 
 pytestmark = pytest.mark.skipif(
@@ -233,6 +235,34 @@ def test_a_step_of_ivon_voids_graphs():
         )
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         square.backward()
+
+
+@pytest.mark.parametrize(
+    "shape", [(10, 400), (120, 400), (400, 120), (64, 64), (128, 129), (2, 3), (17, 16), (15, 33), (1, 5), (4, 1)]
+)
+def test_polar_factors(shape, plain):
+    """Against PyTorch's functions in double precision, which take another order of the products."""
+    matrices = torch.randn(3, *shape)
+    matrices[2] = matrices[0] * 2**-100  # its squares underflow
+    assert kernels.compiled_polar(matrices)
+    found = polar(matrices)
+    assert torch.equal(found[2], found[0])
+    plain()
+    assert not kernels.compiled_polar(matrices)
+    error = (found - polar(matrices.double())).abs().amax()
+    assert error < 3e-7 * muon.NEWTON_SCHULZ[0] ** muon.ITERATIONS  # by which small singular values grow
+
+
+def test_the_polar_factor_of_nothing_is_nothing():
+    assert torch.equal(polar(torch.zeros(2, 8, 30)), torch.zeros(2, 8, 30))
+    assert polar(torch.full((8, 30), math.nan)).isnan().all()
+
+
+def test_which_matrices_are_compiled():
+    assert kernels.compiled_polar(torch.zeros(kernels.SIDE, 1000))
+    assert not kernels.compiled_polar(torch.zeros(kernels.SIDE + 1, 1000))
+    assert not kernels.compiled_polar(torch.zeros(8, 30).double())
+    assert not kernels.compiled_polar(torch.zeros(8, 30).mT)
 
 
 @pytest.mark.parametrize("centre", [0.0, 0.7, "pretrained"])

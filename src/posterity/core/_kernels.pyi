@@ -44,3 +44,6 @@ def ivon(
     threads: int,
     /,
 ) -> None: ...
+def polar(
+    matrices: int, found: int, count: int, rows: int, columns: int, a: float, b: float, c: float, iterations: int, /
+) -> None: ...

@@ -1,6 +1,6 @@
 /* What a step of a large network does to each weight, in one pass over the vectors instead of one for each operation.
 
-   Four functions, for vectors of single precision on the CPU; posterity/core/kernels.py says what each computes, and
+   Five functions, for single precision on the CPU; posterity/core/kernels.py says what each computes, and
    is how they are called. Every element is computed by itself, and sums are those of chunks of a fixed size, added up
    in order: no result depends on the number of threads.
 
@@ -209,9 +209,134 @@ static void ivon_chunk(float *restrict mean, float *restrict momentum, float *re
     }
 }
 
+/* Matrices are stored by rows, of a length `stride` that is a multiple of TILE; what is beyond their edges is 0. */
+enum { TILE = 16, STRIP = 4 };
+typedef float vector __attribute__((vector_size(2 * TILE), aligned(4))); /* half of a tile's row */
+
+struct matrix { float *at; int64_t stride; };
+
+/* A tile of alpha A'B + beta D, of A (depth, rows) and B (depth, columns). */
+static void tile(struct matrix a, struct matrix b, int64_t depth, float alpha, struct matrix d, float beta,
+                 struct matrix c, int64_t row, int64_t column)
+{
+    for (int64_t i = row; i < row + TILE; i += STRIP) {
+        const float *left = a.at + i, *right = b.at + column;
+        vector s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
+        for (int64_t k = 0; k < depth; k++, left += a.stride, right += b.stride) {
+            const vector s = *(const vector *)right, t = *(const vector *)(right + TILE / 2);
+            s0 += left[0] * s, t0 += left[0] * t;
+            s1 += left[1] * s, t1 += left[1] * t;
+            s2 += left[2] * s, t2 += left[2] * t;
+            s3 += left[3] * s, t3 += left[3] * t;
+        }
+        const vector sums[STRIP][2] = {{s0, t0}, {s1, t1}, {s2, t2}, {s3, t3}};
+        for (int r = 0; r < STRIP; r++) {
+            const vector *own = (const vector *)(d.at + (i + r) * d.stride + column);
+            vector *to = (vector *)(c.at + (i + r) * c.stride + column);
+            for (int j = 0; j < 2; j++)
+                to[j] = alpha * sums[r][j] + beta * own[j];
+        }
+    }
+}
+
 #ifdef WITH_AVX2
 #pragma GCC pop_options
 #endif
+
+static int64_t tiles_of(int64_t length) { return (length + TILE - 1) / TILE; }
+
+/* A'B into C, which is 0. */
+static void product(struct matrix a, struct matrix b, int64_t depth, struct matrix c, int64_t rows, int64_t columns)
+{
+    for (int64_t row = 0; row < rows; row += TILE)
+        for (int64_t column = 0; column < columns; column += TILE)
+            tile(a, b, depth, 1.0f, c, 0.0f, c, row, column);
+}
+
+/* alpha A'B + beta D where that is symmetric: half of the tiles, and their mirror images. C may be D, and 0. */
+static void symmetric(struct matrix a, struct matrix b, int64_t depth, float alpha, struct matrix d, float beta,
+                      struct matrix c, int64_t side)
+{
+    for (int64_t row = 0; row < side; row += TILE)
+        for (int64_t column = row; column < side; column += TILE) {
+            tile(a, b, depth, alpha, d, beta, c, row, column);
+            for (int64_t i = row; i < row + TILE; i++)
+                for (int64_t j = row < column ? column : i + 1; j < column + TILE; j++)
+                    c.at[j * c.stride + i] = c.at[i * c.stride + j];
+        }
+}
+
+static struct matrix next_of(float **free, int64_t rows, int64_t columns)
+{
+    struct matrix made = {*free, tiles_of(columns) * TILE};
+    *free += tiles_of(rows) * TILE * made.stride;
+    return made;
+}
+
+static int64_t room_for(int64_t rows, int64_t columns) { return tiles_of(rows) * TILE * tiles_of(columns) * TILE; }
+
+static double length_of(const float *x, int64_t count)
+{
+    enum { LANES = 8 };
+    double sum[LANES] = {0}, total = 0;
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            sum[j] += (double)x[i + j] * x[i + j];
+    for (; i < count; i++)
+        total += (double)x[i] * x[i];
+    for (int j = 0; j < LANES; j++)
+        total += sum[j];
+    return sqrt(total);
+}
+
+/* Into `to` scale x, into `turned` its transpose, tile by tile, so that both stay in the cache. */
+static void spread(const float *x, int64_t rows, int64_t columns, double scale, struct matrix to, struct matrix turned)
+{
+    for (int64_t row = 0; row < rows; row += TILE)
+        for (int64_t column = 0; column < columns; column += TILE)
+            for (int64_t i = row; i < rows && i < row + TILE; i++)
+                for (int64_t j = column; j < columns && j < column + TILE; j++)
+                    turned.at[j * turned.stride + i] = to.at[i * to.stride + j] =
+                        (float)(x[i * columns + j] * scale);
+}
+
+/* P x of x (rows, columns) / |x|, or x P if rows > columns, with P = ... f(f(G)^2 G) f(G), f = a + b G + c G^2, and
+   G = x x', or x' x: all of them polynomials of G, which commute. `space` is 0. */
+static void polar_of(const float *x, int64_t rows, int64_t columns, const double *f, int64_t iterations, float *out,
+                     float *space)
+{
+    const int64_t side = rows < columns ? rows : columns, length = rows < columns ? columns : rows;
+    const float a = (float)f[0], b = (float)f[1], c = (float)f[2];
+    const double norm = length_of(x, rows * columns);
+    struct matrix own = next_of(&space, rows, columns), turned = next_of(&space, columns, rows);
+    struct matrix gram = next_of(&space, side, side), rest = next_of(&space, side, side);
+    struct matrix found = next_of(&space, side, side), spare = next_of(&space, side, side), kept;
+    struct matrix result = next_of(&space, rows, columns), across = rows < columns ? turned : own;
+    spread(x, rows, columns, norm > 0 ? 1 / norm : 0, own, turned);
+    symmetric(across, across, length, 1.0f, gram, 0.0f, gram, side);
+    for (int64_t left = iterations; left-- > 0;) {
+        symmetric(gram, gram, side, c, gram, b, rest, side); /* f(G) - a */
+        if (left + 1 == iterations) {
+            memcpy(found.at, rest.at, (size_t)room_for(side, side) * sizeof(float));
+            for (int64_t i = 0; i < side; i++)
+                found.at[i * found.stride + i] += a;
+        } else {
+            symmetric(found, rest, side, 1.0f, found, a, spare, side);
+            kept = found, found = spare, spare = kept;
+        }
+        if (left) { /* f(G)^2 G */
+            symmetric(gram, rest, side, 1.0f, gram, a, spare, side);
+            symmetric(spare, rest, side, 1.0f, spare, a, gram, side);
+        }
+    }
+    if (rows < columns)
+        product(found, own, side, result, rows, columns);
+    else
+        product(turned, found, side, result, rows, columns);
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(out + i * columns, result.at + i * result.stride, (size_t)columns * sizeof(float));
+}
 
 static int64_t chunks_of(int64_t count) { return (count + CHUNK - 1) / CHUNK; }
 static int64_t chunk_size(int64_t count, int64_t number)
@@ -309,11 +434,35 @@ static PyObject *ivon(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *polar(PyObject *self, PyObject *args)
+{
+    unsigned long long from, to;
+    long long count, rows, columns, iterations;
+    double f[3];
+    if (!PyArg_ParseTuple(args, "KKLLLdddL", &from, &to, &count, &rows, &columns, f, f + 1, f + 2, &iterations))
+        return NULL;
+    const int64_t side = rows < columns ? rows : columns;
+    const size_t room = (size_t)(3 * room_for(rows, columns) + 4 * room_for(side, side)) * sizeof(float);
+    float *space = malloc(room);
+    if (!space)
+        return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t k = 0; k < count; k++) {
+        memset(space, 0, room);
+        polar_of(AT(const float, from) + k * rows * columns, rows, columns, f, iterations,
+                 AT(float, to) + k * rows * columns, space);
+    }
+    free(space);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
     {"normal", normal, METH_VARARGS, NULL},
     {"draw", draw, METH_VARARGS, NULL},
     {"gradient", gradient, METH_VARARGS, NULL},
     {"ivon", ivon, METH_VARARGS, NULL},
+    {"polar", polar, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -4,10 +4,12 @@
     draw        sd = softplus(rho), w = mean + sd noise, and the sums of a KL        (objectives.draw)
     gradient    G + c p shift  and  (G noise + c (p sd - 1 / sd)) sigmoid(rho)       (objectives.draw)
     ivon        a step of mean, momentum, curvature and rho                          (training.methods.ivon)
+    polar       the polar factor of a matrix, by Newton-Schulz                       (optim.muon)
 
 They are there if a C compiler was when the package was installed (gcc, on Linux), and serve long vectors of single
-precision on the CPU. Elsewhere their callers do the same by PyTorch's functions; the two agree to rounding. Shorter
-vectors, for which calls cost more than memory traffic, are PyTorch's everywhere.
+precision on the CPU, and matrices whose shorter side is at most SIDE. Elsewhere their callers do the same by PyTorch's
+functions; the two agree to rounding. Shorter vectors, for which calls cost more than memory traffic, are PyTorch's
+everywhere.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 MANY = 2**17  # weights
+SIDE = 128  # of matrices that stay in the cache: longer ones are multiplied faster by PyTorch
 SHARE = 2**15  # elements that are worth a thread
 BOUND = 80.0  # of |rho| for `draw`: beyond, exponentials underflow
 MOST_SD = 0.7  # for `ivon`, whose series hold up to 1: a step multiplies an sd with at most sqrt(2)
@@ -39,12 +42,20 @@ MOST_SD = 0.7  # for `ivon`, whose series hold up to 1: a step multiplies an sd 
 
 def compiled(*vectors: Tensor) -> bool:
     """Whether there are compiled passes for vectors such as these."""
+    return vectors[0].numel() >= MANY and _can_be_read(*vectors)
+
+
+def compiled_polar(matrices: Tensor) -> bool:
+    """Whether there is a compiled way to the polar factors of `matrices` (..., rows, columns)."""
+    return matrices.numel() > 0 and min(matrices.shape[-2:]) <= SIDE and _can_be_read(matrices)
+
+
+def _can_be_read(*tensors: Tensor) -> bool:
     return (
         _kernels is not None
-        and vectors[0].numel() >= MANY
         and not torch.compiler.is_compiling()
-        and all(v.dtype == torch.float32 and v.device.type == "cpu" and v.is_contiguous() for v in vectors)
-        and all(map(_has_memory, vectors))
+        and all(v.dtype == torch.float32 and v.device.type == "cpu" and v.is_contiguous() for v in tensors)
+        and all(map(_has_memory, tensors))
     )
 
 
@@ -140,6 +151,15 @@ def ivon(
         *_size(mean),
     )
     increment_version((mean, momentum, curvature, rho))  # a graph built on them is void now
+
+
+def polar(matrices: Tensor, coefficients: tuple[float, float, float], iterations: int) -> Tensor:
+    """Of X (..., rows, columns) X / |X| after so many of X <- a X + b (X X') X + c (X X')^2 X; zero of a zero."""
+    found = torch.empty_like(matrices)
+    rows, columns = matrices.shape[-2:]
+    count = matrices.numel() // (rows * columns)
+    _kernels.polar(matrices.data_ptr(), found.data_ptr(), count, rows, columns, *coefficients, iterations)
+    return found
 
 
 def _size(vector: Tensor) -> tuple[int, int]:

@@ -35,6 +35,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from posterity.core import kernels
 from posterity.core.errors import UsageError
 from posterity.optim.adabayes import AdaBayesFP
 from posterity.optim.stepping import BLOCK, BlockOptimizer, Group, check_positive, walk
@@ -154,6 +155,8 @@ def _joined(shape: Part, given: tuple[Part, ...], most_side: int) -> list[tuple[
 
 def polar(matrices: Tensor) -> Tensor:
     """(U U')^(-1/2) U of each of `matrices` (..., rows, columns), by Newton-Schulz; zero of a zero."""
+    if kernels.compiled_polar(matrices):
+        return kernels.polar(matrices, NEWTON_SCHULZ, ITERATIONS)
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = matrices.mT if tall else matrices
     tiny = torch.finfo(x.dtype).tiny
