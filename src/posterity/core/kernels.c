@@ -356,10 +356,14 @@ static PyObject *normal(PyObject *self, PyObject *args)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     float *out = AT(float, to);
-    draw_words(AT(uint64_t, state), out, count);
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t k = 0; k < chunks_of(count); k++)
+    /* One thread draws words, one chunk after the other; those that have been drawn are anybody's. */
+#pragma omp parallel num_threads(threads)
+#pragma omp single
+    for (int64_t k = 0; k < chunks_of(count); k++) {
+        draw_words(AT(uint64_t, state), out + k * CHUNK, chunk_size(count, k));
+#pragma omp task firstprivate(k)
         normals_of_words(out + k * CHUNK, chunk_size(count, k));
+    }
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }

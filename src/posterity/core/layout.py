@@ -103,7 +103,7 @@ class Layout:
         """Named views (..., *shape) into `vector` (..., N)."""
         if vector.shape[-1] != self.num_weights:
             raise UsageError(f"a vector of {vector.shape[-1]} weights does not fit a layout of {self.num_weights}")
-        return self.shape(vector.split(self.sizes, dim=-1))
+        return self.shape(vector.split_with_sizes(self.sizes, dim=-1))
 
     def shape(self, parts: Sequence[Tensor]) -> dict[str, Tensor]:
         """Named views (..., *shape) of the vector's consecutive `parts` (..., size)."""

@@ -76,11 +76,11 @@ class _Draw(torch.autograd.Function):
         if many:
             grad_sd = torch.empty_like(mean)
         if not many and kernels.compiled(mean, rho, noise, sd, shift, *precisions, *flats):
-            parts = (v.split(sizes) for v in (noise, shift, sd, rho, grad_mean))
+            parts = (v.split_with_sizes(sizes) for v in (noise, shift, sd, rho, grad_mean))
             for grad, precision, to_rho, by, s, r, to_mean in zip(flats, precisions, *parts, strict=True):
                 kernels.gradient(grad, to_rho, (by, s, r), precision, factor, to_mean)
             return grad_mean, noise, None, None, None
-        vectors = (v.split(sizes, dim=-1) for v in (grad_mean, grad_sd, noise, shift, sd))
+        vectors = (v.split_with_sizes(sizes, dim=-1) for v in (grad_mean, grad_sd, noise, shift, sd))
         for grad, precision, to_mean, to_sd, part_noise, part_shift, part_sd in zip(
             flats, precisions, *vectors, strict=True
         ):
@@ -126,7 +126,7 @@ class _Point(torch.autograd.Function):
             return torch.cat(flats).add_(gradient, alpha=factor), None, None, None
         joined = torch.empty_like(mean)
         shift = mean if prior.centre is None else mean - prior.centre
-        parts = (v.split(layout.sizes) for v in (shift, joined))
+        parts = (v.split_with_sizes(layout.sizes) for v in (shift, joined))
         for grad, precision, at, to in zip(flats, prior.precisions(layout), *parts, strict=True):
             torch.addcmul(grad, at, precision, value=factor, out=to)
         return joined, None, None, None
@@ -140,7 +140,7 @@ class _Moments(torch.autograd.Function):
         sd, kl, _ = _spread(mean, rho, prior, layout)
         ctx.save_for_backward(mean, rho, sd, prior.centre)
         ctx.prior, ctx.layout = prior, layout
-        parts = (*mean.detach().split(layout.sizes), *sd.split(layout.sizes))
+        parts = (*mean.detach().split_with_sizes(layout.sizes), *sd.split_with_sizes(layout.sizes))
         return (*parts, kl)
 
     @staticmethod
@@ -158,7 +158,7 @@ class _Moments(torch.autograd.Function):
                 [ctx.prior.precision],
             )
         out, given = (torch.empty_like(mean), torch.empty_like(mean)), (mean if centre is None else mean - centre, sd)
-        vectors = zip(*(v.split(sizes) for v in (*given, *out)), strict=True)
+        vectors = zip(*(v.split_with_sizes(sizes) for v in (*given, *out)), strict=True)
         for grad, precision, (part_shift, part_sd, *to) in zip(
             zip(by_mean, by_sd, strict=True), precisions, vectors, strict=True
         ):
@@ -212,8 +212,8 @@ def _compiled_spread(
         return None  # one for each weight
     sd = torch.empty_like(rho)
     weights = mean if noise is None else torch.empty_like(mean)
-    noises = [None] * len(precisions) if noise is None else noise.split(layout.sizes)
-    vectors = (v.split(layout.sizes) for v in (mean, shift, rho, sd, weights))
+    noises = [None] * len(precisions) if noise is None else noise.split_with_sizes(layout.sizes)
+    vectors = (v.split_with_sizes(layout.sizes) for v in (mean, shift, rho, sd, weights))
     kl = -0.5 * len(mean) - prior.half_log_precision
     for precision, part_noise, (part_mean, part_shift, part_rho, to_sd, to_weights) in zip(
         precisions, noises, zip(*vectors, strict=True), strict=True
@@ -230,7 +230,7 @@ def _squares(vector: Tensor, prior: FlatGaussian, layout: Layout) -> tuple[Any, 
     """sum p vector^2, and sum vector^2."""
     if len(vector) < FEW_WEIGHTS:
         return _number(torch.dot(vector * prior.precision, vector)), _number(torch.dot(vector, vector))
-    parts = list(zip(prior.precisions(layout), vector.split(layout.sizes), strict=True))
+    parts = list(zip(prior.precisions(layout), vector.split_with_sizes(layout.sizes), strict=True))
     plain = [_number(torch.dot(v, v)) for _, v in parts]
     by_part = zip(parts, plain, strict=True)
     return sum(s * _number(p) if len(p) == 1 else _number(torch.dot(v * p, v)) for (p, v), s in by_part), sum(plain)

@@ -53,6 +53,7 @@ class Training:
         self.train, self.val, self.groups = plan.train, plan.val, plan.groups
         self.likelihood = net.likelihood = plan.subject.likelihood
         net.prior = plan.subject.prior
+        self.parameters = list(net.parameters())
         self.likelihood.begin(plan.train.y)
         self.description = description(plan)
         plan.method.begin(self.groups)
@@ -128,7 +129,8 @@ class Training:
 
     def gradient(self, batch: Batch) -> Loss:
         """The loss of a batch, its gradient left in the parameters."""
-        self.net.zero_grad()
+        for parameter in self.parameters:  # quicker than net.zero_grad(), which looks for them
+            parameter.grad = None
         loss = negative_elbo(
             self.net,
             self.likelihood,
