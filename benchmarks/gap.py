@@ -13,7 +13,7 @@ NUTS samples posteriors at temperature 1 with the noise known. A training at tem
     -log P(y | w) + T |w|^2 / (2 s^2):    at temperature 1 that is the prior sd s / sqrt(T)
 
 which is the reference; the prior as it stands is a row of its own. Every row is kept in gap.json as it comes in, and is
-computed again only if a default has changed. About 20 minutes on one core.
+computed again only if a default has changed. About 20 minutes on one core, and NUTS's.
 
     python benchmarks/gap.py --out docs
 """
@@ -33,6 +33,7 @@ from torch import Tensor
 import posterity as pt
 from cached import Cached
 from gap_report import REFERENCE, figure, page
+from nuts import Plan, convergence, sample
 from posterity.data.synthetic import GAP, GAP_NOISE, gap
 from posterity.likelihoods import RealPrediction
 from posterity.metrics import score
@@ -46,7 +47,7 @@ HIDDEN, MEMBERS = 50, 5
 DRAWS = 1000  # weight samples in a predictive
 CURVE = torch.linspace(-2.5, 2.5, 126)[:, None]
 NUTS_PRIOR = "NUTS, the default prior at T = 1"
-NUTS_DRAWS = 300  # of each chain, after as many of warm-up
+NUTS_PLAN = Plan(warmup=500, draws=3000)
 THIRD = (GAP[1] - GAP[0]) / 3
 MIDDLE = torch.linspace(GAP[0] + THIRD, GAP[1] - THIRD, 21)[:, None]
 BEYOND = torch.cat([torch.linspace(-2.5, -2.1, 9), torch.linspace(2.1, 2.5, 9)])[:, None]
@@ -136,13 +137,11 @@ def measure(net: pt.BayesianModule, test: pt.Dataset, draws: int) -> Row:
 
 def nuts(*, equal_loss: bool) -> Row:
     """NUTS's numbers, under the prior of the same loss at temperature 1, or under the default one."""
-    from nuts import Plan, convergence, sample
-
     splits, net = gap(0), network(0).double()
     net.likelihood = pt.GaussianNoise(GAP_NOISE)
     if equal_loss:
         net.prior.precision.mul_(temperature())  # type: ignore[operator]
-    draws = sample(net, splits.train.x, splits.train.y, 1.0, Plan(warmup=NUTS_DRAWS, draws=NUTS_DRAWS))
+    draws = sample(net, splits.train.x, splits.train.y, 1.0, NUTS_PLAN)
     chains = torch.tensor(draws.weights)
     net.posterior = Samples(chains.flatten(0, 1))
     inputs = torch.cat([splits.test.x, MIDDLE]).double()
@@ -163,14 +162,14 @@ def temperature() -> float:
 
 
 def settings() -> Row:
-    """What all rows depend on; a change of any makes them anew."""
+    """What all rows depend on; a change of any makes them anew. Those of NUTS depend on its plan, too."""
     return {
         "defaults": Settings().as_dict(),
         "prior": DEFAULT_SCALE,
         "temperature": temperature(),
         "hidden": HIDDEN,
         "members": MEMBERS,
-        "draws": [DRAWS, NUTS_DRAWS],
+        "draws": DRAWS,
         "x": [round(x, 4) for x in CURVE.flatten().tolist()],
     }
 
@@ -183,16 +182,18 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     kept = Cached(args.out / "benchmarks" / "gap.json", settings())
-    jobs = [(REFERENCE, 0, partial(nuts, equal_loss=True)), (NUTS_PRIOR, 0, partial(nuts, equal_loss=False))]
+    priors = {REFERENCE: True, NUTS_PRIOR: False}
+    jobs = [(way, f"{NUTS_PLAN}", partial(nuts, equal_loss=equal)) for way, equal in priors.items()]
     jobs += [
-        (way, seed, partial(train_and_measure, way, seed)) for seed in range(args.seeds) for way in args.only or WAYS
+        (way, f"seed {seed}", partial(train_and_measure, way, seed))
+        for seed in range(args.seeds)
+        for way in args.only or WAYS
     ]
-    for way, seed, compute in jobs:
-        found = kept.get(f"{way}, seed {seed}", compute)
-        print(f"{way}, seed {seed}: gap {found['gap']:.3f}, clusters {found['clusters']:.3f}, {found['seconds']:.0f} s")
     rows: dict[str, list[Row]] = {}
-    for way, seed, _ in jobs:
-        rows.setdefault(way, []).append(kept.results[f"{way}, seed {seed}"])
+    for way, which, compute in jobs:
+        found = kept.get(f"{way}, {which}", compute)
+        print(f"{way}, {which}: gap {found['gap']:.3f}, clusters {found['clusters']:.3f}, {found['seconds']:.0f} s")
+        rows.setdefault(way, []).append(found)
     text = page(rows, kept.settings)
     (args.out / "benchmarks" / "gap.md").write_text(text, encoding="utf-8")
     save(figure(rows, kept.settings["x"], gap(0).train), args.out / "figures" / "gap.png")
