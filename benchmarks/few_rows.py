@@ -7,6 +7,7 @@
     wave           y = sin(4 x) + 0.2 e, one input                                             (40 rows)
     nothing        targets that have nothing to do with the inputs                             (150 rows)
     smooth         sin(x_1) x_2 + x_3^2 / 2 + 0.02 e                                           (300 rows)
+    many rows      the first two again, by networks with some three weights for a row          (3000 and 5000 rows)
 
 by networks with no options, and plain ones (a point, temperature 0): as they are, and with the noise that a tenth of
 the rows shows, which was held out. Numbers are in units of the test targets' spread: an RMSE of 1 is that of the mean
@@ -116,6 +117,8 @@ PROBLEMS = {
     "wave": Problem(40, (50,), 0.2, wave),
     "nothing": Problem(150, (50,), 1.0, nothing),
     "smooth": Problem(300, (50,), 0.02, smooth),
+    "one of five, many rows": Problem(3000, (100, 100), 0.3, one_of_five),
+    "Friedman 1, many rows": Problem(5000, (100, 100), 1.0, friedman(1, 1.0)),
 }
 
 

@@ -185,3 +185,62 @@ def test_rows_learnt_by_heart_are_warned_of(height, told, curve, curve_net, monk
     assert ending["leverage"] == pytest.approx(height)
     assert any("learnt its own rows by heart (leverage 0.95 of 1)" in warning for warning in ending["warnings"]) is told
     assert ("cross_validated" in ending) is not told
+
+
+def many_rows(count, weights=200):
+    """Rows of correlated inputs, most of which the prior holds, and a linear network that counts as large."""
+    g = torch.Generator().manual_seed(3)
+    x = torch.randn(count, weights, generator=g).double() * torch.logspace(0, -4, weights).double()
+    net = pt.bayesian(nn.Linear(weights, 1, bias=False), prior=pt.Gaussian(2.0), seed=0)
+    net.likelihood = pt.GaussianNoise(NOISE)
+    return x, net.double()
+
+
+@pytest.mark.parametrize("temperature", [10.0, 1000.0])
+def test_a_sample_of_rows_tells_the_leverages_of_all(temperature, monkeypatch):
+    """More closely than if its rows were there that often, which are fewer directions than there are."""
+    x, net = many_rows(3000)
+    exact = each(net, x, temperature, num_data=3000)[:, 0]
+    repeated = each(net, x[:150], temperature, num_data=3000).mean()
+    monkeypatch.setattr(leverage, "MOST_WEIGHTS", 1)
+    monkeypatch.setattr(leverage, "MOST_ROWS", 150)
+    sampled = each(net, x[:400], temperature, num_data=3000)[:, 0]
+    assert sampled.mean().item() == pytest.approx(exact.mean().item(), rel=0.06)
+    assert abs(sampled.mean() - exact.mean()) < 0.5 * abs(repeated - exact.mean())
+    assert torch.corrcoef(torch.stack([sampled[:150], exact[:150]]))[0, 1] > 0.5
+    assert sampled[150:].unique().item() == pytest.approx(sampled[:150].mean().item())
+
+
+def test_all_rows_as_a_sample_have_the_exact_leverages(monkeypatch):
+    x, net = many_rows(200)
+    exact = each(net, x, num_data=200)
+    noise = torch.full((200, 1), NOISE).double()
+    given = {"temperature": 0.2, "num_data": 200}
+    found = leverage._by_sample(net.posterior.mean.detach(), net, x, noise, None, **given)
+    torch.testing.assert_close(found, exact, rtol=1e-6, atol=1e-9)
+
+
+def test_rows_of_a_sample_that_do_not_count_are_not_there():
+    x, net = many_rows(180)
+    noise, weight = torch.full((180, 1), NOISE).double(), torch.tensor([2.0, 1.0, 0.0]).double().repeat(60)
+    at, there = net.posterior.mean.detach(), weight > 0
+    found = leverage._by_sample(at, net, x, noise, weight, temperature=100.0, num_data=600)
+    few = leverage._by_sample(at, net, x[there], noise[there], weight[there], temperature=100.0, num_data=400)
+    torch.testing.assert_close(found[there], few)
+    assert (found[~there] == 0).all()
+
+
+def test_a_sample_that_is_smaller_than_the_degrees_of_freedom_tells_nothing(monkeypatch):
+    x, net = many_rows(3000, weights=300)
+    noise = torch.full((100, 1), NOISE).double()
+    at = net.posterior.mean.detach()
+    assert leverage._by_sample(at, net, x[:100], noise, None, temperature=1e-7, num_data=3000) is None
+    assert leverage._by_sample(at, net, x[:99], noise[:99], None, temperature=0.2, num_data=3000) is None
+
+
+def test_the_ridge_that_matches_by_hand():
+    """All eigenvalues u: m (1 + u) / (u + r) = n."""
+    assert leverage.matching_ridge(torch.full((200,), 3.0).double(), 250) == pytest.approx(200 * 4 / 250 - 3)
+    assert leverage.matching_ridge(torch.logspace(-3, 3, 50).double(), 50) == pytest.approx(1.0)
+    assert leverage.matching_ridge(torch.full((200,), 3.0).double(), 400) is None  # 200 (1 + 3) / 3 < 400
+    assert leverage.matching_ridge(torch.zeros(200).double(), 400) is None

@@ -7,19 +7,34 @@ J = dz / dw / s, prior variances V, at the temperature T,
     h_n = J_n C J_n^T,    C = (J^T J + T V^-1)^-1                                                    (Gauss-Newton)
     1 - h = diag (K + 1)^-1,    K = J V J^T / T                                              (the same, over the rows)
 
-The first is a matrix (N, N), of networks with up to MOST_WEIGHTS; the second one (n, n), of up to MOST_ROWS rows that
-are all that were trained on. Beyond both the spread of the outputs under q serves instead,
+The first is a matrix (N, N), of networks with up to MOST_WEIGHTS; the second one (n, n), of up to MOST_ROWS targets
+where these are all that were trained on. Of more of them a sample of m tells: rows that are random act on average like
+a fixed ridge k with degrees of freedom d(k), and so [1] do m of them with noise of variance r, and mean leverage h_m,
+where
+
+    m h_m = d(k),    r / (m (1 - h_m)) = k,    and all n with noise 1:    n h_n = d(k),    1 / (n (1 - h_n)) = k
+
+which is the same k for the r with sum_i (1 + u_i) / (u_i + r) = n over the eigenvalues u of the sample's K. Then, for
+each row of the sample, v = 1 / (K + r)^-1_ii - r is what the others leave open, and h = v / (1 + v).
+There is no such r where d(k) > m. Then, and beyond MOST_GRADIENTS, the spread of the outputs under q serves instead,
 
     h = mean_n min(1, Var_q[z_n] / (T s_n^2)),  at most N / n,  one for all rows
 
 which is the same where q has all correlations, and larger in a mean-field network, which counts each weight as one
-degree of freedom, whatever the others do. Limits: a linear network without a prior has h = N / n on average; one with
-more weights than rows and no prior follows them all the way, h = 1.
+degree of freedom, whatever the others do: in one of two hidden layers of 100 it was two and a half times too large.
+Limits: a linear network without a prior has h = N / n on average; one with more weights than rows and no prior follows
+them all the way, h = 1; m = n has r = 1, and the exact leverages.
+
+[1] Wei, Hu, Steinhardt, More than a toy: random matrix models predict how real-world neural representations
+    generalize, 2022.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
+from scipy.optimize import brentq
 from torch import Tensor
 
 from posterity.bayesian import BayesianModule
@@ -33,6 +48,7 @@ MOST_WEIGHTS = 1500  # whose matrix is inverted: some 50 ms
 MOST_ROWS = 2000  # targets, whose matrix is
 MOST_GRADIENTS = 2**26  # numbers, half a gigabyte, of all targets together
 ROUNDING = 1e-10  # of the mean curvature, that directions without any are given
+FEWEST_ROWS = 100  # that may stand for more
 ROWS = 50  # whose gradients are taken from one pass
 
 
@@ -51,14 +67,16 @@ def leverages(
     temperature: float,
     num_data: int,
 ) -> Tensor:
-    """(n, k) of the rows `x` of the training data, `prediction` at these; `weight` (n,) has mean 1.
+    """(n, k) of the rows `x`, a random sample of the training data, `prediction` at these; `weight` (n,) has mean 1.
 
     A row of weight 2 is two rows: its leverage is that of either.
     """
-    noise = wide(prediction.aleatoric_sd)
+    noise, at = wide(prediction.aleatoric_sd), net.posterior.mean.detach()
     if has_leverages(net.num_weights, noise.numel(), all_rows=len(noise) == num_data):
-        at = net.posterior.mean.detach()
         return leverages_at(at, net, x, noise, weight, temperature=temperature, num_data=num_data)
+    found = _by_sample(at, net, x, noise, weight, temperature=temperature, num_data=num_data)
+    if found is not None:
+        return found
     assert prediction.samples is not None
     each = wide(prediction.samples).var(0) / noise.square() / temperature
     return mean_over_rows(each.clamp_max(1.0), weight).clamp_max(net.num_weights / num_data).expand_as(each)
@@ -83,6 +101,52 @@ def leverages_at(
     by_rows = len(jacobian) < net.num_weights and num_rows == num_data
     found = (_over_rows if by_rows else _over_weights)(jacobian, counts, precision)
     return found.view(num_rows, num_targets)
+
+
+def _by_sample(
+    at: Tensor,
+    net: BayesianModule,
+    x: Inputs,
+    noise: Tensor,
+    weight: Tensor | None,
+    *,
+    temperature: float,
+    num_data: int,
+) -> Tensor | None:
+    """Those of a sample of more rows; None where it has too few of them. Rows beyond MOST_ROWS have their mean."""
+    targets = noise.shape[1]
+    count = min(len(noise), MOST_ROWS // targets, MOST_GRADIENTS // (net.num_weights * targets))
+    if count < FEWEST_ROWS:
+        return None
+    jacobian = (_jacobian(net, at, inputs.take(x, slice(count))) / noise[:count].unsqueeze(-1)).flatten(0, 1)
+    counts = noise.new_ones(count) if weight is None else wide(weight[:count]).to(noise)
+    counts = counts.repeat_interleave(targets)
+    there = counts > 0
+    scaled = jacobian[there] * counts[there].sqrt().unsqueeze(1)
+    kernel = torch.matmul(scaled / (temperature / wide(net.prior.sd).square()), scaled.T)
+    ridge = matching_ridge(torch.linalg.eigvalsh(kernel), num_data * targets * float(there.double().mean()))
+    if ridge is None:
+        return None
+    kernel.diagonal().add_(ridge)
+    left_open = 1 / torch.cholesky_inverse(torch.linalg.cholesky(kernel)).diagonal() - ridge
+    each = torch.zeros_like(counts)
+    each[there] = left_open / (1 + left_open) / counts[there]
+    each = each.view(count, targets)
+    rest = mean_over_rows(each, None if weight is None else weight[:count])
+    return torch.cat([each, rest.expand(len(noise) - count, targets)])
+
+
+def matching_ridge(eigenvalues: Tensor, num_targets: float) -> float | None:
+    """The noise with which the targets of this kernel act like `num_targets` with noise 1, if there is one."""
+    u = eigenvalues.clamp_min(0)
+    least = ROUNDING * float(u.mean())
+
+    def excess(log_ridge: float) -> float:
+        return float(((1 + u) / (u + math.exp(log_ridge))).sum()) - num_targets
+
+    if not least > 0 or excess(math.log(least)) < 0:
+        return None
+    return math.exp(brentq(excess, math.log(least), 1.0))
 
 
 def _over_weights(jacobian: Tensor, counts: Tensor, precision: Tensor) -> Tensor:
