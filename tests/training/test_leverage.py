@@ -203,7 +203,7 @@ def test_a_sample_of_rows_tells_the_leverages_of_all(temperature, monkeypatch):
     exact = each(net, x, temperature, num_data=3000)[:, 0]
     repeated = each(net, x[:150], temperature, num_data=3000).mean()
     monkeypatch.setattr(leverage, "MOST_WEIGHTS", 1)
-    monkeypatch.setattr(leverage, "MOST_ROWS", 150)
+    monkeypatch.setattr(leverage, "MOST_SAMPLED", 150)
     sampled = each(net, x[:400], temperature, num_data=3000)[:, 0]
     assert sampled.mean().item() == pytest.approx(exact.mean().item(), rel=0.06)
     assert abs(sampled.mean() - exact.mean()) < 0.5 * abs(repeated - exact.mean())

@@ -22,7 +22,7 @@ from posterity.core.randomness import derive, generator
 from posterity.data import Dataset
 from posterity.likelihoods import RealPrediction
 from posterity.training.arrival import arrival_warnings, wanted_spread
-from posterity.training.leverage import leverages
+from posterity.training.leverage import MOST_SAMPLED, MOST_WEIGHTS, leverages
 
 BY_HEART = 0.9
 SETTLED_ROWS = 2000  # of the training data that the noise of new data is judged by, at most
@@ -70,7 +70,8 @@ def _settle(
     likelihood = net.likelihood
     if likelihood is None or not likelihood.settles:
         return None
-    rows = torch.randperm(len(train), generator=generator(seed, "settling/rows"), device="cpu")[:SETTLED_ROWS]
+    count = SETTLED_ROWS if net.num_weights <= MOST_WEIGHTS else MOST_SAMPLED
+    rows = torch.randperm(len(train), generator=generator(seed, "settling/rows"), device="cpu")[:count]
     x, y, weight = train.rows(rows).changed(lambda part: inputs.moved(part, net.posterior.mean))
     prediction = net.predictive(x, seed=derive(seed, "settling"))
     assert isinstance(prediction, RealPrediction)

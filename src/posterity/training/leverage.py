@@ -48,7 +48,8 @@ MOST_WEIGHTS = 1500  # whose matrix is inverted: some 50 ms
 MOST_ROWS = 2000  # targets, whose matrix is
 MOST_GRADIENTS = 2**26  # numbers, half a gigabyte, of all targets together
 ROUNDING = 1e-10  # of the mean curvature, that directions without any are given
-FEWEST_ROWS = 100  # that may stand for more
+FEWEST_SAMPLED, MOST_SAMPLED = 100, 4000  # targets that may stand for more
+MOST_PRODUCTS = 2**37  # of a sample's matrix, some five seconds
 ROWS = 50  # whose gradients are taken from one pass
 
 
@@ -113,17 +114,19 @@ def _by_sample(
     temperature: float,
     num_data: int,
 ) -> Tensor | None:
-    """Those of a sample of more rows; None where it has too few of them. Rows beyond MOST_ROWS have their mean."""
+    """Those of a sample of more rows, beyond those that it takes their mean; None where it has too few of them."""
     targets = noise.shape[1]
-    count = min(len(noise), MOST_ROWS // targets, MOST_GRADIENTS // (net.num_weights * targets))
-    if count < FEWEST_ROWS:
+    by_size = (MOST_SAMPLED, MOST_GRADIENTS // net.num_weights, math.isqrt(MOST_PRODUCTS // net.num_weights))
+    count = min(len(noise), min(by_size) // targets)
+    if count * targets < FEWEST_SAMPLED:
         return None
     jacobian = (_jacobian(net, at, inputs.take(x, slice(count))) / noise[:count].unsqueeze(-1)).flatten(0, 1)
     counts = noise.new_ones(count) if weight is None else wide(weight[:count]).to(noise)
     counts = counts.repeat_interleave(targets)
     there = counts > 0
-    scaled = jacobian[there] * counts[there].sqrt().unsqueeze(1)
-    kernel = torch.matmul(scaled / (temperature / wide(net.prior.sd).square()), scaled.T)
+    scaled = jacobian[there] * counts[there].sqrt().unsqueeze(1) * wide(net.prior.sd) / temperature**0.5
+    scaled = scaled.to(at.dtype)  # in which the gradients were computed: half of the time
+    kernel = wide(torch.matmul(scaled, scaled.T))
     ridge = matching_ridge(torch.linalg.eigvalsh(kernel), num_data * targets * float(there.double().mean()))
     if ridge is None:
         return None
