@@ -244,3 +244,20 @@ def test_the_ridge_that_matches_by_hand():
     assert leverage.matching_ridge(torch.logspace(-3, 3, 50).double(), 50) == pytest.approx(1.0)
     assert leverage.matching_ridge(torch.full((200,), 3.0).double(), 400) is None  # 200 (1 + 3) / 3 < 400
     assert leverage.matching_ridge(torch.zeros(200).double(), 400) is None
+
+
+def test_too_small_a_sample_and_the_spread_bound_it(monkeypatch):
+    """By hand: their geometric mean, or the spread where that is the smaller one."""
+    x, net = many_rows(400)
+    monkeypatch.setattr(leverage, "MOST_WEIGHTS", 1)
+    monkeypatch.setattr(leverage, "MOST_SAMPLED", 90)
+    prediction = net.predict(x, 64, seed=0)
+    for temperature in (1e-3, 1e6):
+        spread = (prediction.samples.var(0) / NOISE**2 / temperature).clamp_max(1.0).mean().clamp_max(200 / 3000)
+        expected = (spread * min(spread, 90 / 3000)).sqrt()
+        assert each_of(net, prediction, x, temperature).unique().item() == pytest.approx(expected.item())
+    assert spread < 90 / 3000
+
+
+def each_of(net, prediction, x, temperature):
+    return leverage.leverages(net, prediction, x, temperature=temperature, num_data=3000)

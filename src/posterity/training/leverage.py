@@ -16,14 +16,14 @@ where
 
 which is the same k for the r with sum_i (1 + u_i) / (u_i + r) = n over the eigenvalues u of the sample's K. Then, for
 each row of the sample, v = 1 / (K + r)^-1_ii - r is what the others leave open, and h = v / (1 + v).
-There is no such r where d(k) > m. Then, and beyond MOST_GRADIENTS, the spread of the outputs under q serves instead,
+There is no such r where d(k) > m. Then h lies above m / n, and below what the spread of the outputs under q says,
 
-    h = mean_n min(1, Var_q[z_n] / (T s_n^2)),  at most N / n,  one for all rows
+    mean_n min(1, Var_q[z_n] / (T s_n^2)),  at most N / n
 
-which is the same where q has all correlations, and larger in a mean-field network, which counts each weight as one
-degree of freedom, whatever the others do: in one of two hidden layers of 100 it was two and a half times too large.
-Limits: a linear network without a prior has h = N / n on average; one with more weights than rows and no prior follows
-them all the way, h = 1; m = n has r = 1, and the exact leverages.
+which is h where q has all correlations, and larger in a mean-field network, which counts each weight as one degree of
+freedom, whatever the others do: by two and a half times in one with two hidden layers of 100. Their geometric mean is
+taken, one for all rows. Limits: a linear network without a prior has h = N / n on average; one with more weights than
+rows and no prior follows them all the way, h = 1; m = n has r = 1, and the exact leverages.
 
 [1] Wei, Hu, Steinhardt, More than a toy: random matrix models predict how real-world neural representations
     generalize, 2022.
@@ -49,6 +49,7 @@ MOST_ROWS = 2000  # targets, whose matrix is
 MOST_GRADIENTS = 2**26  # numbers, half a gigabyte, of all targets together
 ROUNDING = 1e-10  # of the mean curvature, that directions without any are given
 FEWEST_SAMPLED, MOST_SAMPLED = 100, 4000  # targets that may stand for more
+SAMPLED_GRADIENTS = 2**27  # half a gigabyte in single precision
 MOST_PRODUCTS = 2**37  # of a sample's matrix, some five seconds
 ROWS = 50  # whose gradients are taken from one pass
 
@@ -80,7 +81,9 @@ def leverages(
         return found
     assert prediction.samples is not None
     each = wide(prediction.samples).var(0) / noise.square() / temperature
-    return mean_over_rows(each.clamp_max(1.0), weight).clamp_max(net.num_weights / num_data).expand_as(each)
+    spread = mean_over_rows(each.clamp_max(1.0), weight).clamp_max(net.num_weights / num_data)
+    least = spread.clamp_max(_sampled(net.num_weights, *noise.shape) / num_data)
+    return (least * spread).sqrt().expand_as(each)
 
 
 def leverages_at(
@@ -104,6 +107,12 @@ def leverages_at(
     return found.view(num_rows, num_targets)
 
 
+def _sampled(num_weights: int, num_rows: int, num_targets: int) -> int:
+    """How many of the rows at hand a sample's matrix is made of."""
+    by_size = MOST_SAMPLED, SAMPLED_GRADIENTS // num_weights, math.isqrt(MOST_PRODUCTS // num_weights)
+    return min(num_rows, min(by_size) // num_targets)
+
+
 def _by_sample(
     at: Tensor,
     net: BayesianModule,
@@ -116,16 +125,16 @@ def _by_sample(
 ) -> Tensor | None:
     """Those of a sample of more rows, beyond those that it takes their mean; None where it has too few of them."""
     targets = noise.shape[1]
-    by_size = (MOST_SAMPLED, MOST_GRADIENTS // net.num_weights, math.isqrt(MOST_PRODUCTS // net.num_weights))
-    count = min(len(noise), min(by_size) // targets)
+    count = _sampled(net.num_weights, *noise.shape)
     if count * targets < FEWEST_SAMPLED:
         return None
-    jacobian = (_jacobian(net, at, inputs.take(x, slice(count))) / noise[:count].unsqueeze(-1)).flatten(0, 1)
     counts = noise.new_ones(count) if weight is None else wide(weight[:count]).to(noise)
     counts = counts.repeat_interleave(targets)
     there = counts > 0
-    scaled = jacobian[there] * counts[there].sqrt().unsqueeze(1) * wide(net.prior.sd) / temperature**0.5
-    scaled = scaled.to(at.dtype)  # in which the gradients were computed: half of the time
+    # In the precision that gradients have: half of the time and memory, and eigenvalues that small do not matter.
+    scaled = _jacobian(net, at, inputs.take(x, slice(count)), precise=False).flatten(0, 1)[there]
+    scaled *= (counts.sqrt() / noise[:count].flatten() / temperature**0.5)[there].to(scaled).unsqueeze(1)
+    scaled *= net.prior.sd.to(scaled)
     kernel = wide(torch.matmul(scaled, scaled.T))
     ridge = matching_ridge(torch.linalg.eigvalsh(kernel), num_data * targets * float(there.double().mean()))
     if ridge is None:
@@ -168,8 +177,8 @@ def _over_rows(jacobian: Tensor, counts: Tensor, precision: Tensor) -> Tensor:
     return torch.where(counts > 0, (1 - left) / counts, 0.0)
 
 
-def _jacobian(net: BayesianModule, at: Tensor, x: Inputs) -> Tensor:
-    """(n, k, N), in double precision, of the targets' means at the weights `at`."""
+def _jacobian(net: BayesianModule, at: Tensor, x: Inputs, *, precise: bool = True) -> Tensor:
+    """(n, k, N), in double precision if `precise`, of the targets' means at the weights `at`."""
     weights = at.clone().requires_grad_()
     likelihood, rows = net.likelihood, []
     assert isinstance(likelihood, GaussianNoise)
@@ -178,7 +187,8 @@ def _jacobian(net: BayesianModule, at: Tensor, x: Inputs) -> Tensor:
             with net.hosted(net.layout.views(weights)) as model:
                 outputs = inputs.call(model, inputs.take(x, slice(first, first + ROWS)))
                 means = likelihood.moments(outputs.unsqueeze(0))[0].flatten()
-            rows.append(wide(_gradients(means, weights)))
+            found = _gradients(means, weights)
+            rows.append(wide(found) if precise else found)
     return torch.cat(rows).view(inputs.count(x), -1, len(weights))
 
 
