@@ -22,6 +22,11 @@ one temperature from another. What the noise of the weights costs early in the t
 that it begins colder still, and nothing is looked at:
     T = cold^(1 - v) MILD^v,    cold = COLD AMPLE N / p
 
+With more than AMPLE weights for a datum the KL is large beside the loss, and its factor begins lower, in proportion to
+p / N as in the constant rule: cold = COLD AMPLE p / N. Where the network gives up all the same before the temperature
+rises (a noise of GIVEN_UP of the targets' spread, a leverage of at most IDLE), it begins again, ten times as cold: at
+most twice.
+
 A cold network could learn its rows by heart, and a noise that is their residuals' would vanish and hold it there,
 however warm it became. So the noise is at least that of the last look, RSS / (n - degrees of freedom).
 
@@ -42,7 +47,7 @@ from posterity.likelihoods import Likelihood
 from posterity.objectives import Loss
 from posterity.objectives.tempering import Auto
 from posterity.training.course import Course
-from posterity.training.left_out import look
+from posterity.training.left_out import LeftOut, look
 from posterity.training.leverage import MOST_WEIGHTS, has_leverages
 from posterity.training.settings import Settings
 
@@ -52,7 +57,9 @@ if TYPE_CHECKING:
 
 COLD, MILD, WARMEST = 0.01, 0.1, 1.0
 FROM, TO = 0.2, 0.8
-AMPLE = 4.0  # data for a weight
+AMPLE = 4.0  # data for a weight, or weights for a datum
+GIVEN_UP, IDLE = 0.9, 0.1
+COLDER, BEGINNINGS = 0.1, 3
 LOOKS = 100  # in a training; half as many where nothing is to be decided
 REACH, PATIENCE = 2, 8  # looks
 FALL, NEAR = 0.02, 0.25  # nats a row
@@ -79,12 +86,14 @@ class Warming(Course):
         super().__init__(self._temperature)
         self.epochs = epochs
         self.looks = AMPLE * weights_per_datum >= 1
-        self.cold = COLD * min(1.0, AMPLE * weights_per_datum)
+        self.cold = COLD * min(1.0, AMPLE * weights_per_datum, AMPLE / weights_per_datum)
         self.warmest = WARMEST if self.looks else MILD
         self.chosen = math.nan
         self.temperatures: list[float] = []  # of the looks on the way up
         self.densities: list[float] = []
         self.kept: list[list[Tensor]] = []  # all that is trained, as it was then
+        self.beginnings = 1
+        self.first: list[Tensor] = []  # all that is trained, after one step, while it may begin again
         self.steps, self.mean = 0, torch.zeros(0)  # since the last look, and the mean of q's means in them
 
     def _temperature(self, done: float) -> float:
@@ -103,6 +112,8 @@ class Warming(Course):
         if not self.looks:
             return
         mean = training.net.posterior.mean.detach()
+        if training.step == 1 and not training.settings.alternate:
+            self.first = [p.detach().clone() for p in _trained(training)]
         self.steps += 1
         self.mean = mean.clone() if self.steps == 1 else self.mean.lerp_(mean, 1 / self.steps)
         done, every = training.step / training.total_steps, max(1, training.total_steps // LOOKS)
@@ -113,6 +124,8 @@ class Warming(Course):
         seed, data = training.settings.seed, training.train
         found = look(self.mean, training.net, data, num_data=training.num_data, temperature=now, seed=seed)
         self.floor, self.steps = found.noise, 0
+        if self.first and done >= self.beginnings * FROM / (BEGINNINGS - 1) and self._begins_again(training, found):
+            return
         if not rising:
             return
         if found.leverage <= HALF:
@@ -123,6 +136,20 @@ class Warming(Course):
                 self.kept.append([self.mean if p is own else p.detach().clone() for p in _trained(training)])
         if done >= TO or falls(self.densities):
             self._choose(training)
+
+    @torch.no_grad()
+    def _begins_again(self, training: Training, found: LeftOut) -> bool:
+        """If it has given up; whether it has."""
+        spread = training.target_variance.sqrt().to(found.noise)
+        given_up = found.leverage <= IDLE and bool((found.noise >= GIVEN_UP * spread).all())
+        if given_up:
+            self.cold, self.floor = COLDER * self.cold, None
+            for own, first in zip(_trained(training), self.first, strict=True):
+                own.copy_(first)
+        self.beginnings += 1
+        if self.beginnings >= BEGINNINGS:
+            self.first = []
+        return given_up
 
     @torch.no_grad()
     def _choose(self, training: Training) -> None:
@@ -142,6 +169,9 @@ class Warming(Course):
             "temperatures": self.temperatures,
             "densities": self.densities,
             "kept": self.kept,
+            "cold": self.cold,
+            "beginnings": self.beginnings,
+            "first": self.first,
             "floor": self.floor,
             "steps": self.steps,
             "mean": self.mean,
@@ -154,6 +184,8 @@ class Warming(Course):
         self.chosen = math.nan if state["chosen"] is None else state["chosen"]
         self.temperatures, self.densities = list(state["temperatures"]), list(state["densities"])
         self.kept, self.floor = list(state["kept"]), state["floor"]
+        self.cold, self.beginnings = state.get("cold", self.cold), state.get("beginnings", BEGINNINGS)
+        self.first = list(state.get("first", []))
         self.steps, self.mean = state["steps"], state["mean"].clone()
 
 

@@ -53,4 +53,4 @@ def _spread(ending: Mapping[str, Any]) -> str:
     wanted = ending.get("sd_wanted")
     if wanted is None:
         return ""
-    return f"the ELBO wants {wanted[ALL]:.3g} times the standard deviations there are (1: they have arrived)"
+    return f"the ELBO wants {wanted[ALL]:.3g} times the standard deviations there are (at 1 they have arrived)"
