@@ -59,7 +59,8 @@ def end(
 def _by_heart(leverage: float) -> str:
     return (
         f"the network has learnt its own rows by heart (leverage {leverage:.3g} of 1): they do not show the noise of "
-        "new data, and its intervals may be far too narrow or too wide. Give a temperature (0.03, 0.1) and compare on rows held out"
+        "new data, and its intervals may be far too narrow or too wide. Give a temperature (0.03, 0.1) and compare on "
+        "rows held out"
     )
 
 
