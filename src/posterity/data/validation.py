@@ -71,8 +71,8 @@ def count_classes(labels: Tensor, what: str) -> int:
     if count > max(2, len(labels)):
         raise DataError(
             f"{what}: integer targets up to {count - 1} in {len(labels)} rows would mean {count} classes; "
-            "number the classes from 0, give num_classes, or, if they are quantities, take task='regression': in Python "
-            "Dataset.from_arrays(x, y, task='regression')."
+            "number the classes from 0, give num_classes, or, if they are quantities, take task='regression', "
+            "in Python Dataset.from_arrays(x, y, task='regression')."
         )
     return max(count, 2)
 
