@@ -22,10 +22,10 @@ one temperature from another. What the noise of the weights costs early in the t
 that it begins colder still, and nothing is looked at:
     T = cold^(1 - v) MILD^v,    cold = COLD AMPLE N / p
 
-With more than AMPLE weights for a datum the KL is large beside the loss, and its factor begins lower, in proportion to
-p / N as in the constant rule: cold = COLD AMPLE p / N. Where the network gives up all the same before the temperature
-rises (a noise of GIVEN_UP of the targets' spread, a leverage of at most IDLE), it begins again, ten times as cold: at
-most twice.
+At COLD the KL can be too much all the same: with few data for a function that turns often a network gives all of its
+units up. Where it follows nothing (a noise of GIVEN_UP of the targets' spread, a leverage of at most IDLE) at half of
+FROM, or at FROM, it begins again with its first weights, ten times as cold. To begin colder wherever data are few would
+not do: a network that follows its rows by heart is no judge of the warmth that it needs.
 
 A cold network could learn its rows by heart, and a noise that is their residuals' would vanish and hold it there,
 however warm it became. So the noise is at least that of the last look, RSS / (n - degrees of freedom).
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 COLD, MILD, WARMEST = 0.01, 0.1, 1.0
 FROM, TO = 0.2, 0.8
-AMPLE = 4.0  # data for a weight, or weights for a datum
+AMPLE = 4.0  # data for a weight
 GIVEN_UP, IDLE = 0.9, 0.1
 COLDER, BEGINNINGS = 0.1, 3
 LOOKS = 100  # in a training; half as many where nothing is to be decided
@@ -86,7 +86,7 @@ class Warming(Course):
         super().__init__(self._temperature)
         self.epochs = epochs
         self.looks = AMPLE * weights_per_datum >= 1
-        self.cold = COLD * min(1.0, AMPLE * weights_per_datum, AMPLE / weights_per_datum)
+        self.cold = COLD * min(1.0, AMPLE * weights_per_datum)
         self.warmest = WARMEST if self.looks else MILD
         self.chosen = math.nan
         self.temperatures: list[float] = []  # of the looks on the way up
