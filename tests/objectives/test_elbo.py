@@ -115,6 +115,36 @@ def test_the_kl_of_a_point_at_temperature_0(network, samples):
     torch.testing.assert_close(late.kl, before)
 
 
+@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize("prior", [pt.Gaussian(0.5), pt.StudentT(0.5)], ids=["gaussian", "student_t"])
+def test_a_kl_that_is_left_out(network, monkeypatch, samples, prior):
+    """The same loss and gradient; it is computed when it is read, and refused once the weights have moved."""
+    net = network(posterior="point", prior=prior)
+    whole, bare = (elbo(net, temperature=0.0, samples=samples, with_kl=kept) for kept in (True, False))
+    assert bare.item() == whole.item()
+    assert "kl" in vars(whole)
+    assert "kl" not in vars(bare)
+    gradients = [torch.autograd.grad(loss, net.posterior.mean)[0] for loss in (whole, bare)]
+    assert torch.equal(*gradients)
+    late, unread = (elbo(net, temperature=0.0, samples=samples, with_kl=False) for _ in range(2))
+    torch.testing.assert_close(late.kl, whole.kl)
+    exact = kl_divergence(net.posterior, net.prior)
+    torch.testing.assert_close(*(torch.autograd.grad(kl, net.posterior.mean)[0] for kl in (bare.kl, exact)))
+    with torch.no_grad():
+        net.posterior.mean += 1
+    torch.testing.assert_close(late.kl, whole.kl)
+    with pytest.raises(UsageError, match="before the optimiser's step"):
+        unread.kl  # noqa: B018
+    assert "kl=" in repr(late)
+    assert "kl=" not in repr(unread)
+
+
+def test_a_kl_that_counts_is_never_left_out(network):
+    for posterior, temperature in (("point", 0.5), ("mean_field", 0.0)):
+        loss = elbo(network(posterior=posterior), temperature=temperature, with_kl=False)
+        assert "kl" in vars(loss)
+
+
 def test_learnt_noise_gets_its_gradient():
     net = pt.bayesian(nn.Linear(3, 1), rho=-2.0, seed=1)
     likelihood = pt.GaussianNoise("learnt")

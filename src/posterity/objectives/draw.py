@@ -8,7 +8,8 @@ For a loss L with G = dL/dw and c = dL/dkl, p = 1 / prior_sd^2:
 
 A point has w = mean, and kl = -log prior(mean): the first line above, or for another prior than a Gaussian
     dL/dmean = sum_s G_s - c grad log prior(mean)
-of which the last is computed where c is not 0, by autograd.
+of which the last is computed where c is not 0, by autograd. Where it is known beforehand that the KL does not count the
+value is not computed either: of a large network that would be a pass over weights that nothing else reads.
 
 The same as autograd gives for `posterior.sample` and `kl_divergence`, at less than half the passes over the
 vector, which is what a step of a large dense network spends its time on. The KL's value takes a logarithm of each sd
@@ -97,11 +98,13 @@ class _Point(torch.autograd.Function):
     """mean -> its weight tensors, and the KL."""
 
     @staticmethod
-    def forward(ctx: Any, mean: Tensor, prior: Prior, layout: Layout, samples: int) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, mean: Tensor, prior: Prior, layout: Layout, samples: int, counts: bool) -> tuple[Tensor, ...]:
         ctx.save_for_backward(mean)
-        ctx.prior, ctx.layout = prior, layout
+        ctx.prior, ctx.layout, ctx.counts = prior, layout, counts
         vector = mean.detach()
         views = layout.views(vector if samples == 1 else vector.expand(samples, -1))
+        if not counts:
+            return tuple(views.values())
         if isinstance(prior, FlatGaussian):
             squares, _ = _squares(vector if prior.centre is None else vector - prior.centre, prior, layout)
             constant = len(mean) * HALF_LOG_2PI - prior.half_log_precision
@@ -115,21 +118,22 @@ class _Point(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (mean,) = ctx.saved_tensors
-        layout, prior, factor = ctx.layout, ctx.prior, float(grads[-1])
+        layout, prior, factor = ctx.layout, ctx.prior, float(grads[-1]) if ctx.counts else 0.0
         flats = [entry.flat(grad) for entry, grad in zip(layout.entries, grads, strict=False)]
         flats = [flat if flat.dim() == 1 else flat.sum(0) for flat in flats]
+        others = (None,) * 4
         if not factor:
-            return torch.cat(flats), None, None, None
+            return torch.cat(flats), *others
         if not isinstance(prior, FlatGaussian):
             at, energy = ctx.energy
             (gradient,) = torch.autograd.grad(energy, at, retain_graph=True)
-            return torch.cat(flats).add_(gradient, alpha=factor), None, None, None
+            return torch.cat(flats).add_(gradient, alpha=factor), *others
         joined = torch.empty_like(mean)
         shift = mean if prior.centre is None else mean - prior.centre
         parts = (v.split_with_sizes(layout.sizes) for v in (shift, joined))
         for grad, precision, at, to in zip(flats, prior.precisions(layout), *parts, strict=True):
             torch.addcmul(grad, at, precision, value=factor, out=to)
-        return joined, None, None, None
+        return joined, *others
 
 
 class _Moments(torch.autograd.Function):
@@ -276,7 +280,8 @@ def draw_mean_field(net: BayesianModule, samples: int) -> tuple[dict[str, Tensor
     return dict(zip(net.layout.names, tensors, strict=True)), kl
 
 
-def draw_point(net: BayesianModule, samples: int) -> tuple[dict[str, Tensor], Tensor]:
-    """The same for a point, whose samples are all equal."""
-    *tensors, kl = _Point.apply(net.posterior.mean, net.prior, net.layout, samples)  # type: ignore[no-untyped-call]
-    return dict(zip(net.layout.names, tensors, strict=True)), kl
+def draw_point(net: BayesianModule, samples: int, *, counts: bool = True) -> tuple[dict[str, Tensor], Tensor | None]:
+    """The same for a point, whose samples are all equal; without the KL unless it `counts`."""
+    inputs = (net.posterior.mean, net.prior, net.layout, samples, counts)
+    tensors = _Point.apply(*inputs)  # type: ignore[no-untyped-call]
+    return dict(zip(net.layout.names, tensors, strict=False)), tensors[-1] if counts else None

@@ -25,7 +25,7 @@ from posterity.core.inputs import Inputs
 from posterity.likelihoods import Likelihood
 from posterity.objectives.baseline import MovingBaseline
 from posterity.objectives.estimate import estimate
-from posterity.objectives.pairs import kl_by_weight
+from posterity.objectives.pairs import kl_by_weight, kl_divergence
 
 
 class Loss(Tensor):
@@ -33,11 +33,11 @@ class Loss(Tensor):
 
     What is computed from it is a plain tensor. `nll` and `kl` are differentiable; with a Monte Carlo gradient (total,
     path, score) the KL is log q(w) - log prior(w), averaged over the drawn weights; with analytic ones it is exact. Its
-    shares by layer are computed when they are first read, which must be before the weights change.
+    shares by layer are computed when they are first read, which must be before the weights change; so is a KL that was
+    left out.
     """
 
     nll: Tensor
-    kl: Tensor
     temperature: float
     kl_weight: float
     num_data: int
@@ -51,7 +51,7 @@ class Loss(Tensor):
     @staticmethod
     def of(
         nll: Tensor,
-        kl: Tensor,
+        kl: Tensor | None,
         *,
         temperature: float,
         kl_weight: float,
@@ -63,8 +63,10 @@ class Loss(Tensor):
         """The loss of these parts; `weights` (S, N) are those that a Monte Carlo KL is of."""
         factor = temperature * kl_weight / num_data
         # A KL that is not finite (an sd of 0) must not make 0 * inf.
-        loss = (torch.add(nll, kl, alpha=factor) if factor else nll).as_subclass(Loss)
-        loss.nll, loss.kl, loss.outputs = nll, kl, outputs
+        loss = (nll if kl is None or not factor else torch.add(nll, kl, alpha=factor)).as_subclass(Loss)
+        loss.nll, loss.outputs = nll, outputs
+        if kl is not None:
+            loss.kl = kl
         loss.temperature, loss.kl_weight, loss.num_data = temperature, kl_weight, num_data
         loss.net, loss.weights, loss.fingerprint = net, weights, _fingerprint(net)
         return loss
@@ -83,7 +85,9 @@ class Loss(Tensor):
         )
 
     def __repr__(self) -> str:  # type: ignore[override]
-        parts = f"nll={self.nll.item():.6g}, kl={self.kl.item():.6g}, temperature={self.temperature:g}"
+        known = "kl" in self.__dict__ or not self._moved()
+        kl = f"kl={self.kl.item():.6g}, " if known else ""
+        parts = f"nll={self.nll.item():.6g}, {kl}temperature={self.temperature:g}"
         return f"Loss({self.item():.6g}, {parts}, num_data={self.num_data})"
 
     def __float__(self) -> float:
@@ -113,10 +117,23 @@ class Loss(Tensor):
         return self.temperature * self.kl_weight / self.num_data
 
     @cached_property
+    def kl(self) -> Tensor:
+        """KL(q || prior), in nats."""
+        if self._moved():
+            raise UsageError(
+                "the KL of a point at temperature 0 is no part of its training's loss: it is computed when it is first "
+                "read, which must be before the optimiser's step changes the weights"
+            )
+        return kl_divergence(self.net.posterior, self.net.prior)
+
+    def _moved(self) -> bool:
+        now = _fingerprint(self.net)
+        return not all(torch.equal(a, b) for a, b in zip(now, self.fingerprint, strict=True))
+
+    @cached_property
     def kl_by_weight(self) -> Tensor:
         """Each weight's share (N,) of the KL, detached."""
-        now = _fingerprint(self.net)
-        if not all(torch.equal(a, b) for a, b in zip(now, self.fingerprint, strict=True)):
+        if self._moved():
             raise UsageError(
                 "the shares of a loss's KL must be read before the optimiser's step changes the weights: read "
                 "kl_by_layer before, or kl, their sum, at any time"
@@ -147,6 +164,7 @@ def negative_elbo(
     estimator: str = "sample",
     gradient: str | None = None,
     baseline: str | MovingBaseline | None = None,
+    with_kl: bool = True,
 ) -> Loss:
     """The loss of one batch; `num_data` is the size of the whole training set.
 
@@ -154,7 +172,8 @@ def negative_elbo(
     log probability: 2 counts it twice. `estimator` is how the pass is made random: "sample", "local" or "flipout"
     (posterity.estimators). `gradient` is how the KL enters: "analytic", "total", "path" or "score", by default the
     first that q and prior have. `baseline`, for the score, is "leave_one_out" or a `MovingBaseline` that is kept from
-    call to call (objectives.estimate).
+    call to call (objectives.estimate). Without `with_kl` a point's KL that does not count, at temperature 0, is left
+    out until it is read: a pass over the weights less.
     """
     if not isinstance(net, BayesianModule):
         raise _not_bayesian(net)
@@ -174,6 +193,7 @@ def negative_elbo(
         estimator=estimator,
         gradient=gradient,
         baseline=baseline,
+        counts=with_kl or temperature * kl_weight > 0,
     )
     return Loss.of(
         e.nll,

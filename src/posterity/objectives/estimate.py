@@ -41,11 +41,14 @@ Module = TypeVar("Module", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Estimate:
-    """nll, the outputs (S, n, K) it is of, and the KL; of a Monte Carlo kind also the drawn `weights` (S, N)."""
+    """nll, the outputs (S, n, K) it is of, and the KL; of a Monte Carlo kind also the drawn `weights` (S, N).
+
+    A KL that does not count may be left out.
+    """
 
     nll: Tensor
     outputs: Tensor
-    kl: Tensor
+    kl: Tensor | None
     weights: Tensor | None = None
 
 
@@ -80,8 +83,9 @@ def estimate(
     estimator: str,
     gradient: str | None,
     baseline: str | MovingBaseline | None,
+    counts: bool = True,
 ) -> Estimate:
-    """One random estimate for the batch `x`, `y`, its data weighted by `weight` (n,)."""
+    """One random estimate for the batch `x`, `y`, its data weighted by `weight` (n,); whether the KL `counts` there."""
     name = MOVING if isinstance(baseline, MovingBaseline) else baseline
     if not (estimator == SAMPLE and gradient is None and name is None):
         check_estimate(estimator, gradient, name, samples)
@@ -90,7 +94,7 @@ def estimate(
         return _score(net, likelihood, x, y, weight, samples, baseline)
     rule = LINEAR_RULES.get(estimator) if net.posterior.random else None
     if rule is None and kind == ANALYTIC:
-        views, kl = draw_with_kl(net, samples)
+        views, kl = draw_with_kl(net, samples, counts=counts)
         outputs = net.outputs(x, views=views)
         return Estimate(likelihood.nll(outputs, y, weight), outputs, kl)
     if kind == ANALYTIC:

@@ -33,6 +33,7 @@ from posterity.posteriors import IndependentGaussian, LowRank, MeanField, Point,
 from posterity.priors import FlatGaussian, Prior
 
 Views = dict[str, Tensor]
+Draw = tuple[Views, Tensor | None]
 Moments = tuple[Sequence[Tensor], Sequence[Tensor], Tensor]
 
 
@@ -49,8 +50,8 @@ class Pair:
         value: Tensor = posterior.kl(prior)
         return value
 
-    def draw(self, net: BayesianModule, samples: int) -> tuple[Views, Tensor]:
-        """Weights by name, and their KL."""
+    def draw(self, net: BayesianModule, samples: int, *, counts: bool = True) -> Draw:
+        """Weights by name, and their KL, which a pair may leave out where it does not count."""
         kl = self.kl(net.posterior, net.prior)
         return net.layout.views(net.draw(None if samples == 1 else samples)), kl
 
@@ -77,7 +78,7 @@ class Gaussians(Pair):
 class MeanFieldGaussian(Gaussians):
     """The pair that most trainings have: gradients written by hand (objectives.draw)."""
 
-    def draw(self, net: BayesianModule, samples: int) -> tuple[Views, Tensor]:
+    def draw(self, net: BayesianModule, samples: int, *, counts: bool = True) -> Draw:
         """See objectives.draw."""
         return draw_mean_field(net, samples)
 
@@ -97,7 +98,7 @@ class LowRankGaussian(Pair):
         """In closed form."""
         return self._marginal(posterior, prior).sum() - posterior.half_log_det()
 
-    def draw(self, net: BayesianModule, samples: int) -> tuple[Views, Tensor]:
+    def draw(self, net: BayesianModule, samples: int, *, counts: bool = True) -> Draw:
         """See objectives.draw_low_rank."""
         return draw_low_rank(net, samples)
 
@@ -109,9 +110,9 @@ class LowRankGaussian(Pair):
 class PointPrior(Pair):
     """A point and any prior (objectives.draw)."""
 
-    def draw(self, net: BayesianModule, samples: int) -> tuple[Views, Tensor]:
+    def draw(self, net: BayesianModule, samples: int, *, counts: bool = True) -> Draw:
         """See objectives.draw."""
-        return draw_point(net, samples)
+        return draw_point(net, samples, counts=counts)
 
 
 GENERIC = Pair()
@@ -144,9 +145,9 @@ def kl_divergence(posterior: Posterior, prior: Prior) -> Tensor:
     return pair_of(posterior, prior).kl(posterior, prior)
 
 
-def draw_with_kl(net: BayesianModule, samples: int = 1) -> tuple[Views, Tensor]:
-    """Weights by name, (S, *shape) for more than one sample, and their KL."""
-    return pair_of(net.posterior, net.prior).draw(net, samples)
+def draw_with_kl(net: BayesianModule, samples: int = 1, *, counts: bool = True) -> Draw:
+    """Weights by name, (S, *shape) for more than one sample, and their KL; perhaps None where it does not count."""
+    return pair_of(net.posterior, net.prior).draw(net, samples, counts=counts)
 
 
 def moments_with_kl(net: BayesianModule) -> Moments:

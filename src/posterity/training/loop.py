@@ -144,6 +144,7 @@ class Training:
             gradient=self.settings.gradient,
             baseline=self.moving_baseline or self.settings.baseline,
             weight=batch.weight,
+            with_kl=False,
         )
         loss.backward()
         return loss
