@@ -5,9 +5,10 @@
     python benchmarks/defaults.py restore
 
 `run` makes the cells that are not there yet, one JSON file each in OUT/task/method/seed.json; those of ours have the
-run's key in their name, so that changed defaults are run anew. `table` judges what there is: it writes the files
-defaults.json and defaults.md, and prints the verdicts. `restore` makes the cells of the stored table files again, where
-there are none, so that a table can be gone on with on another machine.
+run's key and a digest of the rules' constants in their name, so that changed defaults are run anew, and of each task's
+first seed numbers that tell whether they are of the present code (defaults_repeats.py). `table` judges what there is:
+it writes the files defaults.json and defaults.md, and prints the verdicts. `restore` makes the cells of the stored
+table files again, where there are none, so that a table can be gone on with on another machine.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import torch
 
 from defaults_baselines import Cell, keep_rate
 from defaults_methods import METHODS
-from defaults_report import NAME, cell_of, present_defaults, published_lines, row, versions_of, worse, write
+from defaults_report import NAME, cell_of, present_defaults, published_lines, row, rules, versions_of, worse, write
 from defaults_tasks import ALL, BATCH, OTHERS, TASKS, Task, score
 from defaults_verdicts import Cells, verdicts
 from peers import PeerUnavailable
@@ -34,12 +35,13 @@ from posterity.storage.atomic import read_json, write_text
 
 PACKAGES = ("torch", "ivon-opt", "laplace-torch", "bayesian-torch", "torch-blue", "posterity")
 DOCS = Path(__file__).parents[1] / "docs" / "benchmarks"
+FIRST = 0  # of a task's seeds, and of the standard splits
 
 
 def key_of(cell: Cell, method: str) -> dict[str, str]:
-    """The key of the run that the cell belongs to, if it is one of ours."""
+    """The key of the run that the cell belongs to, and of the rules, if it is one of ours."""
     run_of = METHODS[method].run
-    return {} if run_of is None else {"key": run_of(cell).key}
+    return {} if run_of is None else {"key": run_of(cell).key, "rules": rules()}
 
 
 def cell_path(cell: Cell, method: str) -> Path:
@@ -62,6 +64,9 @@ def make(cell: Cell, method: str) -> dict[str, Any]:
     try:
         fitted = METHODS[method].fit(cell)
         found = {"scores": score(cell.problem, fitted.predict), "seconds": fitted.seconds, "chosen": fitted.chosen}
+        repeats = METHODS[method].repeats
+        if repeats is not None and cell.seed == FIRST:
+            found["repeats"] = repeats(cell, found["scores"])
     except NonFiniteError as error:
         found = {"failed": str(error)}
     found |= {"threads": torch.get_num_threads(), "versions": versions()}
@@ -83,7 +88,7 @@ def restore(args: argparse.Namespace, name: str = NAME) -> None:
     made = 0
     for cell, method in cells(args):
         row = rows.get((cell.task.name, method, cell.seed), {})
-        own = row.get("epochs") == cell.epochs and row.get("key") == key_of(cell, method).get("key")
+        own = row.get("epochs") == cell.epochs and all(row.get(k) == v for k, v in key_of(cell, method).items())
         if own and not finished(cell, method):
             keep(cell, method, {**cell_of(row), "versions": table["versions"]})
             made += 1

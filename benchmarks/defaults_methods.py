@@ -7,9 +7,10 @@ the library does not have is left out with a word.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import torch
 
@@ -31,11 +32,14 @@ from defaults_baselines import (
     scaled,
 )
 from defaults_peers import bayesian_torch, torch_blue
+from defaults_repeats import repeatable
+from defaults_report import rules
 from defaults_swag import TRIALS, swag
 from defaults_tasks import SAMPLES
 from defaults_training import stored_as
+from defaults_verdicts import OURS
 from peers import imported
-from posterity.experiments import Run, execute
+from posterity.experiments import Record, Run, execute
 
 
 def run_of(cell: Cell, **more: int) -> Run:
@@ -45,11 +49,21 @@ def run_of(cell: Cell, **more: int) -> Run:
 
 def ours(cell: Cell, **more: int) -> Fitted:
     run = run_of(cell, **more)
-    name = "ours-ensemble" if more else "ours"
-    record = execute(run, cell.folder / name / "runs" / f"{cell.seed}-{run.key}", resume=True, samples=SAMPLES)
+    name = "ours-ensemble" if more else OURS
+    record = execute(run, run_folder(cell, run, name), resume=True, samples=SAMPLES)
     net = record.load().net
     seconds = {line.get("member"): line["seconds"] for line in record.history}  # the last epoch's has them all
     return Fitted(lambda x: net.predictive(x, SAMPLES, seed=cell.seed), sum(seconds.values()))
+
+
+def run_folder(cell: Cell, run: Run, method: str) -> Path:
+    """Where the run of a cell of ours is: one of other rules is not gone on with."""
+    return cell.folder / method / "runs" / f"{cell.seed}-{run.key}-{rules()}"
+
+
+def ours_repeats(cell: Cell, scores: Mapping[str, float]) -> dict[str, list[float]]:
+    run = run_of(cell)
+    return repeatable(cell, run, Record.read(run_folder(cell, run, OURS)), scores)
 
 
 def ours_laplace(cell: Cell) -> Fitted:
@@ -66,15 +80,16 @@ def ours_laplace(cell: Cell) -> Fitted:
 class Method:
     """What it is, how it is fitted, about what it costs beside plain.
 
-    Of ours: the `run` that its cells belong to. `lacks` says why it is left out. It may know `classes` alone. A `peer`
-    is a method of `quality.py`, and of `defaults.py` where it is asked for by name. `rates` names the trials that its
-    rate is from.
+    Of ours: the `run` that its cells belong to, and the numbers that can be made again (`repeats`) of a first seed's
+    cell with its scores. `lacks` says why it is left out. It may know `classes` alone. A `peer` is a method of
+    `quality.py`, and of `defaults.py` where it is asked for by name. `rates` names the trials that its rate is from.
     """
 
     about: str
     fit: Callable[[Cell], Fitted]
     cost: float = 1.0
     run: Callable[[Cell], Run] | None = None
+    repeats: Callable[[Cell, Mapping[str, float]], dict[str, list[float]]] | None = None
     lacks: str = ""
     classes: bool = False
     peer: bool = False
@@ -133,9 +148,11 @@ METHODS = {
         peer=True,
         rates=TRIALS,
     ),
-    "ours": Method("`fit` with no option beside data, network, epochs and seed, 32 samples", ours, 2.0, run_of),
+    OURS: Method(
+        "`fit` with no option beside data, network, epochs and seed, 32 samples", ours, 2.0, run_of, ours_repeats
+    ),
     "ours-ensemble": Method(
-        "the same with ensemble=5, 32 samples", partial(ours, ensemble=MEMBERS), 10.0, OF_FIVE, NO_ENSEMBLE
+        "the same with ensemble=5, 32 samples", partial(ours, ensemble=MEMBERS), 10.0, OF_FIVE, lacks=NO_ENSEMBLE
     ),
     "ours-laplace": Method(
         "posterity's laplace of the plain network's last layer, its own defaults, 32 samples",

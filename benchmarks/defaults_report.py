@@ -8,23 +8,28 @@ Numbers are stored with six digits, and the page is counted from what is stored.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from defaults_verdicts import COVERAGE, OURS, PLAIN, SIGN, SINGLE, Cells, compared, difference, verdicts
+from posterity import initialisation
 from posterity.experiments import Run
 from posterity.experiments.build import build_data, build_network
 from posterity.experiments.run import SCHEMA
 from posterity.experiments.uci_study import PUBLISHED
-from posterity.likelihoods import student_fit
-from posterity.objectives import balance
-from posterity.optim import muon
+from posterity.likelihoods import gaussian, student_fit
+from posterity.objectives import balance, tempering
+from posterity.optim import adabayes, build, muon
+from posterity.priors import scales
 from posterity.storage import write_text
-from posterity.training import left_out, leverage, plan, warming
+from posterity.training import ending, left_out, leverage, loop, plan, settings, warming
 from posterity.training.methods import gradient
 
 NAME = "defaults"
@@ -49,8 +54,26 @@ SHOWN = {
     },
 }
 
-HEAD = ("task", "method", "seed", "epochs", "key", "threads")  # the key is that of a run of ours
-WARMING = ("COLD", "MILD", "WARMEST", "FROM", "TO", "AMPLE", "LOOKS", "REACH", "PATIENCE", "FALL", "NEAR", "HALF")
+HEAD = ("task", "method", "seed", "epochs", "key", "rules", "threads")  # key and rules are those of a run of ours
+BESIDE = ("repeats", "rate")  # of a row, what is no number that a method is judged by
+RULES = (  # the modules whose numbers decide the course of a training without options, and what it ends with
+    adabayes,
+    balance,
+    build,
+    ending,
+    gaussian,
+    gradient,
+    initialisation,
+    left_out,
+    leverage,
+    loop,
+    muon,
+    scales,
+    settings,
+    student_fit,
+    tempering,
+    warming,
+)
 OWN = ("lr", "lr_sgd", "betas", "eps", "momentum", "weight_decay")  # of an optimiser's settings, what changes a result
 
 
@@ -59,6 +82,7 @@ def present_defaults() -> dict[str, Any]:
     return {"schema": SCHEMA, "defaults": Run().as_dict(), "effective": effective()}
 
 
+@lru_cache(maxsize=1)
 def effective() -> dict[str, Any]:
     """What a run without options is trained with on one data set: what rules and optimisers decide by themselves."""
     run = Run(dataset="two-moons")
@@ -71,18 +95,26 @@ def effective() -> dict[str, Any]:
         "initial sd": net.posterior.sd.detach().unique(),
         "epochs": planned.settings.length,
         "temperature": planned.temperature(0.0),
-        "balance": [getattr(balance, name) for name in ("B", "C", "LOWEST", "HIGHEST", "RAMP")],
-        "warming": [getattr(warming, name) for name in WARMING],
-        "left out": [left_out.DF, left_out.LEAST_LEFT, left_out.ROWS, leverage.MOST_WEIGHTS, leverage.MOST_ROWS],
-        "rates": [getattr(gradient, name) for name in ("FEW", "FEW_SMALL", "RICH", "MOST_HASTE")],
-        "optimisers": [gradient.OPTIMIZER, gradient.SMALL_OPTIMIZER, muon.MOST_SIDE, muon.ITERATIONS],
-        "settled": [student_fit.LEAST_DF, student_fit.MOST_SLOPE, student_fit.MOST_STRETCH, *student_fit.PULLS],
+        "optimisers": [gradient.OPTIMIZER, gradient.SMALL_OPTIMIZER],
+        "constants": {module.__name__.removeprefix("posterity."): constants(module) for module in RULES},
     }
     for group in planned.groups:
         own = {name: group.settings[name] for name in OWN if name in group.settings}
         found[group.name] = {"optimiser": type(group.optimizer).__name__, **own}
     plain: dict[str, Any] = json.loads(json.dumps(found, default=lambda t: [float(f"{v:.6g}") for v in t.tolist()]))
     return plain
+
+
+def constants(module: ModuleType) -> dict[str, Any]:
+    """The numbers that a module names, also those that it has from others."""
+    named = {name: value for name, value in vars(module).items() if name.isupper()}
+    plain = {name: value if isinstance(value, tuple) else (value,) for name, value in named.items()}
+    return {n: named[n] for n in sorted(plain) if plain[n] and all(type(v) in (int, float) for v in plain[n])}
+
+
+def rules() -> str:
+    """A digest of what becomes of the defaults: cells of ours that other constants have made do not count."""
+    return hashlib.sha256(json.dumps(effective(), sort_keys=True).encode()).hexdigest()[:8]
 
 
 def changed_defaults(stored: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -101,7 +133,8 @@ def row(cell: Mapping[str, Any]) -> dict[str, Any]:
     numbers = {**cell["scores"], "seconds": cell["seconds"]}
     if "rate" in cell.get("chosen", {}):
         numbers["rate"] = cell["chosen"]["rate"]
-    return {**head, **{name: float(f"{value:.6g}") for name, value in numbers.items()}}
+    repeats = {"repeats": cell["repeats"]} if "repeats" in cell else {}
+    return {**head, **{name: float(f"{value:.6g}") for name, value in numbers.items()}, **repeats}
 
 
 def cell_of(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,9 +142,10 @@ def cell_of(row: Mapping[str, Any]) -> dict[str, Any]:
     head = {name: row[name] for name in HEAD if name in row}
     if "failed" in row:
         return {**head, "failed": row["failed"]}
-    scores = {name: value for name, value in row.items() if name not in (*HEAD, "seconds", "rate")}
+    scores = {name: value for name, value in row.items() if name not in (*HEAD, *BESIDE, "seconds")}
     chosen = {"rate": row["rate"]} if "rate" in row else {}
-    return {**head, "scores": scores, "seconds": row["seconds"], "chosen": chosen}
+    repeats = {"repeats": row["repeats"]} if "repeats" in row else {}
+    return {**head, "scores": scores, "seconds": row["seconds"], "chosen": chosen, **repeats}
 
 
 def versions_of(cells: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from defaults_report import present_defaults
+from defaults_report import effective, present_defaults, rules
 from posterity.data.uci import SETS
 from posterity.experiments import Record, Run
 from posterity.experiments.uci_study import PUBLISHED, SHOWN, split_runs, standard_error, study_splits
@@ -54,10 +54,17 @@ def rows_of(name: str, folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def folder_of(name: str, args: argparse.Namespace) -> Path:
+    """Of the runs of a set with the present rules: what others have made is not gone on with."""
+    folder: Path = args.out / rules() / name
+    return folder
+
+
 def stored_rows(name: str, folder: Path) -> list[dict[str, Any]]:
     """The splits that uci.json has of the present defaults."""
     keys = {run.split: run.key for run in runs_of(name)}
-    rows = read_json(folder / f"{NAME}.json").get("rows", [])
+    stored = read_json(folder / f"{NAME}.json")
+    rows = stored["rows"] if stored.get("effective") == effective() else []
     return [row for row in rows if row["set"] == name and row["key"] == keys.get(row["split"])]
 
 
@@ -67,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
     for name in args.sets:
         known = {row["split"] for row in stored_rows(name, args.to)}
         missing = [each for each in runs_of(name)[: args.splits] if each.split not in known]
-        for record in study_splits(missing, args.out / name) if missing else ():
+        for record in study_splits(missing, folder_of(name, args)) if missing else ():
             print(f"{name} {record.run.split}: " + ", ".join(f"{m} {record.test[m]:.4g}" for m in SHOWN), flush=True)
 
 
@@ -76,7 +83,7 @@ def table(args: argparse.Namespace) -> None:
     splits = {name: SETS[f"uci-{name}"].num_splits for name in PUBLISHED}
     rows = []
     for name in PUBLISHED:
-        by_split = {row["split"]: row for row in (*stored_rows(name, args.to), *rows_of(name, args.out / name))}
+        by_split = {row["split"]: row for row in (*stored_rows(name, args.to), *rows_of(name, folder_of(name, args)))}
         rows += [by_split[split] for split in sorted(by_split)]
     stored = {**present_defaults(), "splits": splits, "published": PUBLISHED, "rows": rows}
     write_text(args.to / f"{NAME}.json", json.dumps(stored, indent=1) + "\n")

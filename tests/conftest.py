@@ -22,6 +22,7 @@ from torch import nn
 import posterity as pt
 from posterity import data
 from posterity.cli.app import main
+from posterity.core.errors import FetchError, UsageError
 from posterity.data import DATASETS
 from posterity.models import MODELS
 from posterity.optim import OPTIMIZERS
@@ -100,6 +101,21 @@ def train(cli: Callable[..., Outcome]) -> Callable[..., Outcome]:
 def digits() -> data.Splits:
     """Digits, standardised."""
     return data.load("digits").standardised()[0]
+
+
+@pytest.fixture(scope="session")
+def fetched() -> Callable[[str], None]:
+    """Sees to it that a data set is here; a test skips where it is out of reach."""
+
+    def fetch(name: str) -> None:
+        try:
+            data.fetch(name, progress=False)
+        except UsageError:  # it comes with the library
+            pass
+        except FetchError as error:
+            pytest.skip(f"out of reach: {error}")
+
+    return fetch
 
 
 @pytest.fixture(scope="session")

@@ -97,10 +97,12 @@ def called(monkeypatch, tmp_path, *words):
 
 def test_cells_of_the_table_of_defaults_are_taken(monkeypatch, tmp_path):
     task = TASKS["mnist-lenet5"]
-    key = defaults.key_of(Cell(task, 0, task.epochs, tmp_path), "ours")["key"]
+    keys = defaults.key_of(Cell(task, 0, task.epochs, tmp_path), "ours")
     head = {"task": task.name, "seed": 0, "epochs": task.epochs, "nll": 0.02, "seconds": 90.0}
-    rows = [{**head, "method": "plain"}, {**head, "method": "ours", "key": key}]
-    rows += [{**head, "method": "dropout", "epochs": 1}, {**head, "method": "ours", "seed": 1, "key": "another"}]
+    repeats = {"kl": [1.0, 1.1]}
+    rows = [{**head, "method": "plain"}, {**head, "method": "ours", **keys, "repeats": repeats}]
+    rows += [{**head, "method": "dropout", "epochs": 1}]
+    rows += [{**head, "method": "ours", "seed": seed, **keys, name: "another"} for seed, name in enumerate(keys, 1)]
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "defaults.json").write_text(json.dumps({"versions": {"torch": "1"}, "rows": rows}))
     found = called(monkeypatch, tmp_path, "table", "--tasks", task.name, "--seeds", "0", "1")
@@ -108,6 +110,7 @@ def test_cells_of_the_table_of_defaults_are_taken(monkeypatch, tmp_path):
         ("plain", 0, 0.02),
         ("ours", 0, 0.02),
     ]
+    assert found["rows"][1]["repeats"] == repeats
     assert found["versions"] == {"torch": "1"}
     assert list(found["methods"]) == [name for name in METHODS if name in quality.COMPARED]
 

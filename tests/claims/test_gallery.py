@@ -1,38 +1,29 @@
 """The committed gallery: its evidence is of today's protocols and rules, its pages are what they make, its runs repeat.
 
 A run is repeated from its stored settings for its first epoch where its curves were kept, else whole, as is a function.
-Processors round differently, and a training can make much of that: its nll may be another by a tenth after an
-epoch. So a number that does not come out again is held against those whose first weights are shaken by one rounding:
-
-    |log stored - mean log x| <= t sd(log x) sqrt(1 + 1/n),    t the quantile of Student's t of n - 1
-
-which holds for all but ODDS of numbers that are one more of theirs, if their logarithms are normal.
+Processors round differently: a number that does not come out again is held against those of trainings that are shaken
+(benchmarks/shaken.py).
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
-from scipy import stats
 
-from posterity import data
 from posterity.claims import claims
 from posterity.claims.evidence import Evidence
 from posterity.claims.gallery import as_markdown, index, stored_pages
-from posterity.core.errors import FetchError, UsageError
 from posterity.experiments import Run, execute
 from posterity.experiments.build import build_module
 from posterity.experiments.functions import FUNCTIONS
 from posterity.experiments.kept_data import keep_data
 from posterity.experiments.row import FINISHED, flat, metrics_of
 from posterity.training import Callback
+from shaken import SHAKEN, Shaken, is_one_of, near, shake
 
 GALLERY = Path(__file__).parents[2] / "docs" / "gallery"
 CLAIMS = claims()
@@ -89,31 +80,6 @@ def test_pages_are_what_the_evidence_makes():
         assert f'<section id="{page.claim.id}">' in html
 
 
-SHAKEN = 7  # trainings beside the one as it is
-ODDS = 1e-4
-ROUNDING = 2**-23  # of single precision
-
-
-@torch.no_grad()
-def shake(weights, seed):
-    """Move each up or down by a rounding."""
-    generator = torch.Generator().manual_seed(seed)
-    for tensor in weights:
-        tensor.mul_(1 + ROUNDING * (2 * torch.randint(0, 2, tensor.shape, generator=generator) - 1))
-
-
-class Shaken(Callback):
-    """A training whose first weights are."""
-
-    kept = False
-
-    def __init__(self, seed):
-        self.seed = seed
-
-    def on_start(self, training):
-        shake([training.net.posterior.mean], self.seed)
-
-
 # A quarter to half a minute each, so that all tests end well within twenty; their studies run at a small scale in
 # tests/contracts/test_claims.py.
 LONG = ("A1", "H3", "K5", "T1", "W3")
@@ -121,7 +87,7 @@ REPEAT_ALL = "POSTERITY_REPEAT_ALL"
 
 
 @each
-def test_an_item_repeats(claim, tmp_path):
+def test_an_item_repeats(claim, tmp_path, fetched):
     if claim.id in LONG and not os.environ.get(REPEAT_ALL):
         pytest.skip(f"takes long: {REPEAT_ALL}=1 make test")
     evidence = Evidence.read(GALLERY / f"{claim.id}.json")
@@ -129,16 +95,17 @@ def test_an_item_repeats(claim, tmp_path):
         rows = [row for row in evidence[name] if row.state == FINISHED]
         row = min(rows, key=lambda row: (row.metrics.get("train_seconds", 0.0) / max(1, len(row.history)), row.key))
         item = study.items[row.key]
+        if item.run is not None:
+            fetched(item.run.dataset)
         repeat = partial(called, item) if item.run is None else partial(trained, item.run, row, study, tmp_path / name)
-        before = stored_numbers(row)
+        before, close = stored_numbers(row), exactly if item.run is None else near
         assert before
         again = [repeat()]
-        near = partial(close, exact=item.run is None)
-        if not all(near(again[0][key], value, key) for key, value in before.items()):
+        if not all(close(again[0][key], value, key) for key, value in before.items()):
             again += [repeat(shaken=seed) for seed in range(1, SHAKEN + 1)]
         for key, value in before.items():
             found = [numbers[key] for numbers in again]
-            assert near(found[0], value, key) or is_one_of(value, found), (key, value, found)
+            assert close(found[0], value, key) or is_one_of(value, found), (key, value, found)
 
 
 def stored_numbers(row):
@@ -152,12 +119,10 @@ def trained(run, row, study, folder, shaken=0):
     """The same of a run, from weights that are `shaken` with that seed."""
     # What has become an option since is its default.
     assert {k: row.config.get(k, DEFAULTS.get(k)) for k in flat(run.as_dict())} == flat(run.as_dict())
-    fetch(run.dataset)
     callbacks = [Shaken(shaken)] if shaken else []
-    with one_thread():
-        if row.history:
-            return first_epoch(run, folder / str(shaken), callbacks)
-        return metrics_of(execute(run, folder / str(shaken), samples=study.samples, ood=study.ood, callbacks=callbacks))
+    if row.history:
+        return first_epoch(run, folder / str(shaken), callbacks)
+    return metrics_of(execute(run, folder / str(shaken), samples=study.samples, ood=study.ood, callbacks=callbacks))
 
 
 def called(item, shaken=0):
@@ -176,37 +141,8 @@ def called(item, shaken=0):
         return function(**{key: value for key, value in item.config.items() if key != "function"})
 
 
-def close(again, before, key, *, exact):
-    tolerance = {"rel": 1e-4 if exact else 2e-3, "abs": 1e-6}
-    if "accuracy" in key and not exact:
-        tolerance = {"abs": 0.01}
-    return again == pytest.approx(before, **tolerance)
-
-
-def is_one_of(value, others):
-    """Whether it may be one more of the others, all of them positive."""
-    logs = np.log([value, *others])
-    width = stats.t.ppf(1 - ODDS / 2, len(others) - 1) * logs[1:].std(ddof=1) * (1 + 1 / len(others)) ** 0.5
-    return abs(logs[0] - logs[1:].mean()) <= width
-
-
-def test_what_may_be_one_of_others():
-    others = [1.0, 1.1, 0.9, 1.05, 0.95, 1.02, 0.98, 1.0]
-    assert is_one_of(1.3, others)
-    assert not is_one_of(2.0, others)
-    assert not is_one_of(0.5, others)
-    assert not is_one_of(1.3, others[:1] * 8)
-
-
-@contextmanager
-def one_thread():
-    """As the workers of a sweep on two cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+def exactly(again, before, key):
+    return again == pytest.approx(before, rel=1e-4, abs=1e-6)
 
 
 def first_epoch(run, folder, callbacks):
@@ -214,12 +150,3 @@ def first_epoch(run, folder, callbacks):
     with pytest.raises(Enough):
         execute(run, folder, callbacks=[*callbacks, callback])
     return callback.record
-
-
-def fetch(name):
-    try:
-        data.fetch(name, progress=False)
-    except UsageError:  # it comes with the library
-        pass
-    except FetchError as error:
-        pytest.skip(f"out of reach: {error}")
