@@ -29,7 +29,7 @@ from posterity.core.randomness import NoiseSource, fresh_seed
 from posterity.core.reading import Output, read_by
 from posterity.data import Standardisation
 from posterity.initialisation import MODULE, PRIOR, Init, Start
-from posterity.likelihoods import Likelihood, Prediction
+from posterity.likelihoods import Likelihood, Prediction, check_likelihood
 from posterity.posteriors import Posterior, posterior_named
 from posterity.prediction import BATCH_SIZE, DEFAULT_SAMPLES, Predictor, Together, draw, outputs_of, predict
 from posterity.priors import Prior, PriorRule, prior_rule
@@ -243,6 +243,10 @@ def bayesian(
     """
     if isinstance(model, BayesianModule):
         raise UsageError("the network is Bayesian already")
+    if not isinstance(model, nn.Module):
+        raise _no_network(model)
+    if likelihood is not None:
+        check_likelihood(likelihood)
     if rho is not None and relative_sd is not None:
         raise UsageError(f"give rho ({rho}) or relative_sd ({relative_sd}), not both")
     family = posterior_named(posterior)
@@ -264,3 +268,8 @@ def bayesian(
             **options,
         )
         return BayesianModule(model, layout, q, bound, likelihood=likelihood, seed=seed, output=output)
+
+
+def _no_network(given: object) -> UsageError:
+    made = f"; make one of the class, {given.__name__}(...)" if isinstance(given, type) else ""
+    return UsageError(f"bayesian takes a network, an nn.Module, not {given!r}{made}")

@@ -97,6 +97,9 @@ def test_it_is_evaluated_again_when_something_else_is_asked_for(tmp_path):
     elsewhere = execute(RUN, folder, resume=True, samples=5, ood=["noise"])
     assert elsewhere.evaluation["ood"].keys() == {"noise"}
     assert elsewhere.test == more.test
+    assert execute(RUN, folder, resume=True, samples=4).evaluation["ood"].keys() == {"noise"}
+    elsewhere = execute(RUN, folder, resume=True, samples=5)
+    assert elsewhere.evaluation["ood"].keys() == {"noise"}
     after = times(folder)
     written = {path.name for path in before if after[path] != before[path]}
     assert {"summary.json", "predictions.npz"} <= written

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.core.errors import UsageError
+from posterity.core.errors import DataError, UsageError
 from posterity.posteriors import MeanField
 from posterity.prediction import together
 
@@ -125,7 +125,7 @@ def test_modes_are_untouched(mlp):
 def test_modes_and_generator_are_untouched_by_an_error(mlp):
     net = mlp()
     source = net.noise_source
-    with pytest.raises(RuntimeError):
+    with pytest.raises(DataError):
         net.predict(torch.zeros(2, 9), 2, seed=3)
     assert net.training
     assert net.noise_source is source
@@ -166,6 +166,11 @@ def test_errors(mlp):
         mlp(likelihood=None).predict(X)
     with pytest.raises(UsageError, match="no inputs"):
         mlp().predict(X[:0])
+    with pytest.raises(DataError, match=r"cannot take inputs of shape \(2, 9\): .*; inputs are rows"):
+        mlp().predict(torch.zeros(2, 9))
+    net = pt.bayesian(nn.Linear(3, 2), likelihood=pt.Categorical())
+    with pytest.raises(DataError, match=r"3 rows of inputs with outputs of shape \(2,\); .* one row is x\[None\]"):
+        net.predict(X[0])
     with pytest.raises(UsageError, match="at least 1"):
         mlp().predict(X, samples=0)
     with pytest.raises(UsageError, match="at least 1"):

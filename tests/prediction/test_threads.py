@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import posterity as pt
+from posterity.core.errors import DataError
 from posterity.data import Dataset
 
 THREADS, SEEDS = 8, 12
@@ -158,7 +159,7 @@ def test_what_a_prediction_finds_out_does_not_change_the_training():
 def test_a_wrong_input_says_nothing_of_the_network():
     net = bayesian_of("together")
     expected = copy.deepcopy(net).predict(X, 4, seed=0).samples
-    with pytest.raises(RuntimeError):
+    with pytest.raises(DataError):
         net.predict(torch.zeros(2, 9), 4, seed=0)
     with pytest.raises(RuntimeError):
         net.outputs(torch.zeros(2, 9), samples=3)

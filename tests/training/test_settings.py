@@ -12,7 +12,7 @@ import posterity as pt
 from posterity.core.errors import UsageError
 from posterity.experiments import Record, Run, execute
 from posterity.training import Settings, fit
-from posterity.training.fields import OPTIMISER, PANELS, setting
+from posterity.training.fields import ELSEWHERE, OPTIMISER, OTHER_NAMES, PANELS, setting
 
 
 def extended(schema):
@@ -37,10 +37,17 @@ def test_fit_takes_them_all_with_their_defaults():
         assert parameters[name].annotation == field.annotation
 
 
+def test_names_of_others_lead_to_ours():
+    assert set(OTHER_NAMES.values()) <= set(Settings.model_fields)
+    assert not {*OTHER_NAMES, *ELSEWHERE} & set(Settings.model_fields)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"epoch": 1}, "unknown setting 'epoch'.*Did you mean 'epochs'"),
+        ({"learning_rate": 1e-3}, "unknown setting 'learning_rate'. Here it is 'lr'"),
+        ({"device": "cuda"}, r"unknown setting 'device'.*net\.to\(device\)"),
         ({"optimizer": "adm"}, "unknown optimizer 'adm'. Did you mean 'adam'"),
         ({"epochs": 0}, r"epochs: .*greater than or equal to 1 \(given: 0\)"),
         ({"epochs": 2.5}, "epochs: .*integer"),

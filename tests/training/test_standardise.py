@@ -66,6 +66,15 @@ def test_classes_keep_theirs():
     assert (net.predict(x).label.numpy() == (y > 250_000)).mean() > 0.9
 
 
+@pytest.mark.parametrize(("shift", "factor"), [(0.0, 20.0), (20.0, 1.0)])
+def test_raw_inputs_are_warned_of(shift, factor):
+    """One column is enough."""
+    x = torch.randn(60, 2)
+    given = torch.stack([x[:, 0], shift + factor * x[:, 1]], 1)
+    with pytest.warns(pt.TrainingWarning, match="^inputs are as large as .*standardise=True"):
+        pt.fit(pt.bayesian(mlp(2)), (given, (x[:, 0] > 0).long()), epochs=1)
+
+
 @pytest.mark.parametrize(("shift", "factor"), [(0.0, 1e3), (100.0, 1.0), (0.0, 1e-3)])
 def test_raw_targets_are_warned_of(shift, factor):
     x = torch.randn(60, 2)

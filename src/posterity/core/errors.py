@@ -47,9 +47,10 @@ class FetchError(PosterityError):
     """A data set could not be obtained by any of the known ways."""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
-    """An error that lists the known names and suggests the nearest."""
+def unknown_name(kind: str, name: str, known: Iterable[str], *, hint: str = "") -> UnknownNameError:
+    """An error that lists the known names and says the `hint`, or suggests the nearest."""
     names = sorted(known)
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    hint = f" Did you mean '{near[0]}'?" if near else ""
+    if hint or near:
+        hint = f" {hint}" if hint else f" Did you mean '{near[0]}'?"
     return UnknownNameError(f"unknown {kind} '{name}'.{hint} Known: {', '.join(names)}.")

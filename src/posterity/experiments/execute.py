@@ -50,6 +50,7 @@ def execute(
         if not prolongs and before.was_evaluated(samples, ood):
             _agreed(None)
             return before
+        ood = list(dict.fromkeys((*ood, *before.evaluation.get("ood", {}))))  # what was asked of it before stays
     _agreed(run)
     parts = build_data(run)
     net = build_network(run, parts.train)

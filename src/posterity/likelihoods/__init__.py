@@ -35,6 +35,14 @@ def register_likelihood(kind: Kind) -> Kind:
     return kind
 
 
+def check_likelihood(given: object) -> None:
+    """Refuse what is no likelihood: a name, a class, a loss."""
+    if not isinstance(given, Likelihood):
+        what = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
+        known = ", ".join(f"{each.__name__}()" for each in LIKELIHOODS.values())
+        raise UsageError(f"likelihood is one of {known} or one of your own, not {what}")
+
+
 def place_of(kind: type[Likelihood]) -> str:
     """The name that a class is stored under: its kind if it is the library's, where it is defined if it is not."""
     ours = LIKELIHOODS.get(getattr(kind, "kind", "")) is kind
@@ -86,6 +94,7 @@ __all__ = [
     "StudentPrediction",
     "StudentTNoise",
     "build_likelihood",
+    "check_likelihood",
     "place_of",
     "register_likelihood",
 ]

@@ -79,10 +79,26 @@ def under(
     batches = [inputs.take(x, slice(at, at + batch_size)) for at in range(0, inputs.count(x), batch_size)]
     rows = []
     for views in weights(together.at_a_time(batches[0], layout.num_weights)):
-        each = [outputs_of(own, layout, together, views, batch, rewind=False) for batch in batches]
+        each = [_outputs(own, layout, together, views, batch) for batch in batches]
         rows.append(torch.cat(each, dim=1))
     parts = torch.cat(rows).split(batch_size, dim=1)
     return Prediction.concatenate([likelihood.predict(each) for each in parts])
+
+
+def _outputs(host: Host, layout: Layout, together: Together, views: Mapping[str, Tensor], x: Inputs) -> Tensor:
+    """The outputs (S, n, ...) at `x` (n, ...), or what is wrong with it."""
+    rows = "inputs are rows (n, ...), one row is x[None]"
+    try:
+        found = outputs_of(host, layout, together, views, x, rewind=False)
+    except (UsageError, torch.OutOfMemoryError):
+        raise
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        shapes, reason = inputs.mapped(lambda part: tuple(part.shape), x), str(error).splitlines()[0]
+        raise DataError(f"the network cannot take inputs of shape {shapes}: {reason}; {rows}") from error
+    if found.dim() < 2 or found.shape[1] != inputs.count(x):
+        shape = tuple(found.shape[1:])
+        raise DataError(f"the network answers {inputs.count(x)} rows of inputs with outputs of shape {shape}; {rows}")
+    return found
 
 
 def as_tensors(x: ArrayLike | Inputs) -> Inputs:

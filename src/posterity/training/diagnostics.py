@@ -34,7 +34,8 @@ ADVICE = "Try a lower lr (a tenth), clip=1.0, a lower initial rho, or look for e
 QUANTILES = (0.1, 0.5, 0.9)
 COLLAPSED = 1e-3  # nats for each weight
 DWARFS = 10.0  # times the nll
-FAR = 10.0  # from 1, for the spread of targets
+FAR = 10.0  # from 1, for inputs and the spread of targets
+LOOKED_AT = 1000  # rows whose inputs are
 SLOW = 6.0  # times lower than the default rate
 NO_BETTER = 0.99  # times the constant's
 AT_MOST = 2**16  # weights that quantiles are taken over
@@ -63,16 +64,25 @@ def constant_score(data: Dataset) -> float:
     return -torch.xlogy(shares, shares).sum().item()
 
 
-def far_targets(train: Dataset, likelihood: Likelihood | None) -> list[str]:
-    """A warning of real targets that are far from standard."""
+def far_data(train: Dataset, likelihood: Likelihood | None) -> list[str]:
+    """Warnings of inputs that are far larger than standard, and of real targets that are far from it."""
+    found = []
+    if isinstance(train.x, Tensor) and train.x.is_floating_point():
+        largest = train.x[:LOOKED_AT].flatten(1).square().mean(0).max().sqrt().item()
+        if largest > FAR:
+            found.append(
+                f"inputs are as large as {largest:.3g} (a column's root mean square), for which weights of a usual "
+                "size are far too large: fit(..., standardise=True) standardises them and predicts from raw ones"
+            )
     if train.task != "regression" or likelihood is None or not likelihood.of_reals:
-        return []
+        return found
     spread, centre = train.y.std(0, correction=0).mean().item(), train.y.mean(0).abs().max().item()
     if (spread == 0 or 1 / FAR < spread < FAR) and centre < FAR:  # a constant has nothing to be standardised by
-        return []
+        return found
     return [
+        *found,
         f"the targets have a mean of {centre:.3g} and a spread of {spread:.3g}, which weights of a usual size do not "
-        "reach: fit(..., standardise=True) standardises inputs and targets and predicts in their units"
+        "reach: fit(..., standardise=True) standardises inputs and targets and predicts in their units",
     ]
 
 
@@ -101,7 +111,7 @@ def health_warnings(
     num_data: int,
 ) -> list[str]:
     """What a person should look at; `score` is the accuracy, or the mean square error."""
-    found = far_targets(train, net.likelihood)
+    found = far_data(train, net.likelihood)
     if not net.posterior.random:
         return found
     sizes: dict[str, int] = {}

@@ -12,11 +12,11 @@ from typing import Any
 from typing_extensions import Unpack
 
 from posterity.bayesian import BayesianModule
-from posterity.likelihoods import Likelihood
+from posterity.likelihoods import Likelihood, check_likelihood
 from posterity.storage import RunDirectory, merge_json
 from posterity.training.callbacks import Callback
 from posterity.training.carry_out import CHECKPOINT_SECONDS, FitResult, carry_out
-from posterity.training.diagnostics import far_targets
+from posterity.training.diagnostics import far_data
 from posterity.training.fitting_data import Data
 from posterity.training.keywords import SettingsKeywords
 from posterity.training.plan import plan
@@ -27,7 +27,9 @@ from posterity.training.stored import loading_notes, summary_of, write_python_ru
 
 
 class TrainingWarning(UserWarning):
-    """A training that has ended left something to act on: see `result.ending` and the last record of its history."""
+    """There is something to act on: in the data of a training, or in what it left, which `result.ending` and the last
+    record of its history have, too.
+    """
 
 
 def fit(
@@ -58,15 +60,17 @@ def fit(
     Within `process_group` it is spread over the processes that torchrun started, of which the first writes.
     """
     known = Settings.of(**settings)
+    if likelihood is not None:
+        check_likelihood(likelihood)
     scale = None
     if standardise or getattr(net, "standardisation", None) is not None:
         scale = standardisation_of(train, net, likelihood)
         train = standardised(train, scale, net, likelihood)
         val = None if val is None else standardised(val, scale, net, likelihood)
     planned = plan(net, train, val, known, likelihood=likelihood, num_data=num_data)
-    said = far_targets(planned.train, planned.subject.likelihood)
+    said = far_data(planned.train, planned.subject.likelihood)
     for warning in said:
-        warnings.warn(warning, UserWarning, stacklevel=2)
+        warnings.warn(warning, TrainingWarning, stacklevel=2)
     ranks = current_ranks()
     if ranks is not None and not ranks.leads:
         out, progress = None, False

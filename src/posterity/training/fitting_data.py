@@ -10,13 +10,14 @@ that. In a tuple or a dict of several inputs integers and truth values stay. A D
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
@@ -27,7 +28,7 @@ from posterity.core.inputs import Inputs
 from posterity.data import Dataset, Feed, LoaderData, MemoryFeed
 from posterity.data.dataset import Task
 from posterity.data.validation import numeric
-from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
+from posterity.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood, MultiLabel
 from posterity.training.settings import Settings
 
 Data = Dataset | tuple[Any, Any] | LoaderData | TorchDataset[Any] | DataLoader[Any] | Feed
@@ -49,12 +50,22 @@ def as_feed(
     if loaded is None:
         if num_data is not None:
             raise UsageError(f"num_data ({num_data}) is for streams; data in memory have their own number of rows")
-        return MemoryFeed(as_dataset(data, net, likelihood), settings.batch_size)
+        found = as_dataset(data, net, likelihood)
+        return MemoryFeed(found, _batch_size(net, len(found), settings.batch_size))
     if isinstance(loaded.source, DataLoader) and not settings.is_default("batch_size"):
         raise UsageError(f"batch_size ({settings.batch_size}) goes with data that we batch; a DataLoader has its own")
     loaded = replace(loaded, num_data=num_data or loaded.num_data, task=loaded.task or _task_of(likelihood))
-    given: dict[str, Any] = {"batch_size": settings.batch_size, "seed": settings.seed}
+    rows = 0 if loaded.streams or isinstance(loaded.source, DataLoader) else len(loaded.source)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"batch_size": _batch_size(net, rows, settings.batch_size), "seed": settings.seed}
     return loaded.feed(**given, like=net.posterior.mean, width=lambda x: _trial(net, x).shape[1])
+
+
+def _batch_size(net: BayesianModule, rows: int, batch_size: int) -> int:
+    """`batch_size`, or the next that leaves no lone row for a batch norm, which has no spread of one."""
+    if any(isinstance(module, nn.BatchNorm1d) for module in net.modules()):
+        while batch_size < rows and rows % batch_size == 1:
+            batch_size += 1
+    return batch_size
 
 
 def as_validation(
@@ -147,6 +158,21 @@ def check_fit(net: BayesianModule, likelihood: Likelihood, data: Dataset) -> Non
             f"the network gives outputs of shape {tuple(output.shape[1:])}; {data.name} with {data.num_outputs} "
             f"{what} and a {likelihood.kind} likelihood needs {tuple(expected)}" + hint
         )
+    if _are_probabilities(net, likelihood, output):
+        warnings.warn(
+            f"the network ends with probabilities, of which the {likelihood.kind} likelihood would take the softmax or "
+            "the sigmoid once more: it wants logits, so leave out the network's own",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _are_probabilities(net: BayesianModule, likelihood: Likelihood, output: Tensor) -> bool:
+    """Whether logits are wanted, and these are none: shares that sum to 1, or what a sigmoid gives."""
+    if likelihood.kind == Categorical.kind:
+        return bool((output >= 0).all()) and torch.allclose(output.sum(1), torch.ones(()).to(output))
+    last = list(net.model.modules())[-1]
+    return likelihood.kind in (Bernoulli.kind, MultiLabel.kind) and isinstance(last, nn.Sigmoid)
 
 
 def check_alike(train: Dataset, val: Dataset) -> None:
