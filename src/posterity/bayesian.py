@@ -28,6 +28,7 @@ from posterity.core.layout import Layout, Selection, select_parameters
 from posterity.core.randomness import NoiseSource, fresh_seed
 from posterity.core.reading import Output, read_by
 from posterity.data import Standardisation
+from posterity.data.validation import tensor_of
 from posterity.initialisation import MODULE, PRIOR, Init, Start
 from posterity.likelihoods import Likelihood, Prediction, check_likelihood
 from posterity.posteriors import Posterior, posterior_named
@@ -162,7 +163,7 @@ class BayesianModule(nn.Module):
         scale = self.standardisation
         if scale is None:
             return self.predictive(x, samples, batch_size=batch_size, seed=seed)
-        raw = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x))  # lists keep all their digits
+        raw = x if isinstance(x, Tensor) else tensor_of(np.asarray(x))  # lists keep all their digits
         prediction = self.predictive(scale.inputs(raw), samples, batch_size=batch_size, seed=seed)
         return prediction.rescaled(scale.y_mean, scale.y_sd) if prediction.rescalable else prediction
 

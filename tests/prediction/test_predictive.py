@@ -1,5 +1,6 @@
 """Prediction: the same whatever the batches, reproducible, leaving the network as it was."""
 
+import warnings
 from functools import partial
 
 import pytest
@@ -143,6 +144,24 @@ def test_point_predicts_with_one_sample(mlp):
     assert p.samples.shape == (1, 40, 2)
     assert p.epistemic.abs().max() < 1e-6
     torch.testing.assert_close(p.mean, net.eval()(X).softmax(-1).detach())
+
+
+def test_read_only_arrays(mlp):
+    """As data frames give them: no warning, and a network that writes into its inputs does not write there."""
+
+    class Doubles(nn.Linear):
+        def forward(self, x):
+            return super().forward(x.mul_(2))
+
+    x = X.numpy().copy()
+    x.setflags(write=False)
+    before = x.copy()
+    net = pt.bayesian(Doubles(3, 2), likelihood=pt.Categorical())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        net.predict(x, 2)
+        net.predictor(2).predict(x)
+    assert (x == before).all()
 
 
 def test_regression(mlp):

@@ -273,11 +273,12 @@ def test_a_damaged_history_is_refused(go, tmp_path, damage):
         go("adam", out, resume=True)
 
 
-def test_a_run_that_lost_its_checkpoints_begins_anew(go, tmp_path, records):
+def test_a_run_that_lost_its_checkpoints_begins_anew(go, tmp_path, records, capsys):
     go("adam", tmp_path / "run")
     before = records(tmp_path / "run" / "history.jsonl")
     shutil.rmtree(tmp_path / "run" / "checkpoint")
-    go("adam", tmp_path / "run", resume=True)
+    go("adam", tmp_path / "run", resume=True, progress=True)
+    assert "has no checkpoint yet: the run begins anew" in " ".join(capsys.readouterr().err.split())
     assert records(tmp_path / "run" / "history.jsonl") == before
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,8 +41,12 @@ def as_floats(values: ArrayLike | Tensor, what: str) -> Tensor:
     narrow = np.can_cast(array.dtype, np.float32) or _overflows(array)
     with np.errstate(over="ignore"):  # beyond float32's range is infinite, which check_finite reports
         floats = np.ascontiguousarray(array, dtype=np.float32 if narrow else np.float64)
-    # A tensor over read-only memory would let an in-place operation write where it must not.
-    return torch.from_numpy(floats if floats.flags.writeable else floats.copy())
+    return tensor_of(floats)
+
+
+def tensor_of(array: NDArray[Any]) -> Tensor:
+    """The same memory; of a read-only array (a data frame's) a copy, since in-place operations would write there."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 def as_labels(values: ArrayLike | Tensor, what: str) -> Tensor:

@@ -20,7 +20,7 @@ from posterity.core.hosting import Host
 from posterity.core.inputs import Inputs
 from posterity.core.layout import Layout
 from posterity.core.randomness import NoiseSource, fresh_seed
-from posterity.data.validation import check_finite, numeric
+from posterity.data.validation import check_finite, numeric, tensor_of
 from posterity.likelihoods import Likelihood, Prediction
 from posterity.posteriors import Posterior
 from posterity.prediction.together import Together, outputs_of
@@ -105,7 +105,7 @@ def as_tensors(x: ArrayLike | Inputs) -> Inputs:
     """Inputs as a tensor (n, ...) of at least one row, or several of them."""
 
     def tensor(part: ArrayLike | Tensor) -> Tensor:
-        found = part if isinstance(part, Tensor) else torch.as_tensor(numeric(part, "the inputs"))
+        found = part if isinstance(part, Tensor) else tensor_of(numeric(part, "the inputs"))
         if found.dim() == 0 or len(found) == 0:
             raise DataError(f"cannot predict for no inputs: their shape is {tuple(found.shape)}")
         return found

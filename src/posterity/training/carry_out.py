@@ -69,6 +69,8 @@ def carry_out(
         given = {"callbacks": callbacks, "checkpoint_seconds": checkpoint_seconds, "progress": progress}
         return _carry_out_members(net, planned, directory, dict(extra or {}), **given)
     kept, ranks = _kept(planned, directory, callbacks), current_ranks()
+    if progress and directory is not None and directory.resume and kept is None:
+        Console(stderr=True).print(f"{directory.path} has no checkpoint yet: the run begins anew", highlight=False)
     watched = directory is not None or ranks is not None
     with SignalWatch(watched, patient=ranks is not None) as watch, torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(planned.settings.seed, "modules"))
