@@ -127,6 +127,19 @@ class BayesianModule(nn.Module):
         with self.hosted(self.layout.views(self.posterior.mean.detach())) as model:
             return inputs.call(model, args[0]) if len(args) == 1 and not kwargs else model(*args, **kwargs)
 
+    @torch.no_grad()
+    def takes_one_row(self, x: Inputs) -> bool:
+        """Whether a pass in training mode takes this single row, which a batch norm may refuse; nothing changes."""
+        frozen = {id(inner) for part in self._frozen() for inner in part.modules()}
+        with self.hosted(self.layout.views(self.posterior.mean.detach())) as model, torch.random.fork_rng(devices=[]):
+            for own, copied in zip(self.model.modules(), model.modules(), strict=True):
+                copied.training = id(own) not in frozen
+            try:
+                inputs.call(model, inputs.moved(x, self.posterior.mean))
+            except ValueError:
+                return False
+        return True
+
     def outputs(
         self, *args: Any, weights: Tensor | None = None, views: Mapping[str, Tensor] | None = None, samples: int = 1
     ) -> Tensor:

@@ -8,7 +8,7 @@ import pytest
 
 from posterity.core.errors import CorruptFileError, UsageError
 from posterity.experiments import Record, Run, evaluate_run, execute
-from posterity.storage import RunDirectory
+from posterity.storage import RunDirectory, merge_json
 from posterity.training import ProlongedWarning, Training
 
 module = sys.modules["posterity.experiments.execute"]  # the package has the function under this name
@@ -98,8 +98,11 @@ def test_it_is_evaluated_again_when_something_else_is_asked_for(tmp_path):
     assert elsewhere.evaluation["ood"].keys() == {"noise"}
     assert elsewhere.test == more.test
     assert execute(RUN, folder, resume=True, samples=4).evaluation["ood"].keys() == {"noise"}
-    elsewhere = execute(RUN, folder, resume=True, samples=5)
+    merge_json(folder / "summary.json", {"evaluation": {**elsewhere.evaluation, "ood": {"noise": {}, "gone": {}}}})
+    with pytest.warns(UserWarning, match="gone, on which the run was evaluated before, is left out: unknown"):
+        elsewhere = execute(RUN, folder, resume=True, samples=6)
     assert elsewhere.evaluation["ood"].keys() == {"noise"}
+    elsewhere = execute(RUN, folder, resume=True, samples=5)
     after = times(folder)
     written = {path.name for path in before if after[path] != before[path]}
     assert {"summary.json", "predictions.npz"} <= written

@@ -139,10 +139,27 @@ def test_a_kl_that_is_left_out(network, monkeypatch, samples, prior):
     assert "kl=" not in repr(unread)
 
 
+def test_a_kl_that_is_read_late_where_gradients_are_off(network):
+    loss = elbo(network(posterior="point"), temperature=0.0, with_kl=False)
+    with torch.no_grad():
+        assert loss.kl.requires_grad
+
+
+def test_weights_that_are_nan_have_not_moved(network):
+    """It is the loss that is not finite: that is to be said."""
+    net = network(posterior="point")
+    with torch.no_grad():
+        net.posterior.mean.fill_(torch.nan)
+    loss = elbo(net, temperature=0.0, with_kl=False)
+    assert loss.replaced(nll=loss.nll, kl=loss.known_kl, outputs=loss.outputs).known_kl is None
+    assert loss.kl.isnan()
+    assert loss.known_kl is loss.kl
+
+
 def test_a_kl_that_counts_is_never_left_out(network):
-    for posterior, temperature in (("point", 0.5), ("mean_field", 0.0)):
-        loss = elbo(network(posterior=posterior), temperature=temperature, with_kl=False)
-        assert "kl" in vars(loss)
+    for posterior, temperature, weight in (("point", 0.5, 1.0), ("mean_field", 0.0, 1.0), ("point", 1.0, -1.0)):
+        loss = elbo(network(posterior=posterior), temperature=temperature, kl_weight=weight, with_kl=False)
+        assert loss.known_kl is not None
 
 
 def test_learnt_noise_gets_its_gradient():

@@ -146,6 +146,19 @@ def test_point_predicts_with_one_sample(mlp):
     torch.testing.assert_close(p.mean, net.eval()(X).softmax(-1).detach())
 
 
+def test_what_is_no_mistake_of_the_inputs_is_not_called_one():
+    class Fails(nn.Linear):
+        def forward(self, x):
+            raise RuntimeError(*words)
+
+    net, words = pt.bayesian(Fails(3, 2), likelihood=pt.Categorical()), ()
+    with pytest.raises(DataError, match=r"cannot take inputs of shape .*: RuntimeError"):
+        net.predict(X)
+    words = ("DefaultCPUAllocator: can't allocate memory",)
+    with pytest.raises(RuntimeError, match=r"^DefaultCPU"):
+        net.predict(X)
+
+
 def test_read_only_arrays(mlp):
     """As data frames give them: no warning, and a network that writes into its inputs does not write there."""
 
@@ -190,6 +203,9 @@ def test_errors(mlp):
     net = pt.bayesian(nn.Linear(3, 2), likelihood=pt.Categorical())
     with pytest.raises(DataError, match=r"3 rows of inputs with outputs of shape \(2,\); .* one row is x\[None\]"):
         net.predict(X[0])
+    square = pt.bayesian(nn.Linear(3, 3), likelihood=pt.MultiLabel())
+    with pytest.raises(DataError, match=r"3 rows of inputs with outputs of shape \(3,\)"):
+        square.predict(X[0])
     with pytest.raises(UsageError, match="at least 1"):
         mlp().predict(X, samples=0)
     with pytest.raises(UsageError, match="at least 1"):

@@ -47,9 +47,21 @@ def test_probabilities_instead_of_logits_are_warned_of(net, y, likelihood):
         pt.fit(net, (X, y), likelihood=likelihood, epochs=1)
 
 
+class HiddenSigmoid(nn.Module):
+    """It is registered last, and not the last that is applied."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.between = nn.Linear(3, 4), nn.Linear(4, 1), nn.Sigmoid()
+
+    def forward(self, x):
+        return self.second(self.between(self.first(x)))
+
+
 @pytest.mark.parametrize(
     ("net", "y"),
     [
+        (pt.bayesian(HiddenSigmoid(), likelihood=pt.Bernoulli()), Y),
         (ends(nn.Linear(4, 2)), Y),
         (ends(nn.Linear(4, 2), nn.LogSoftmax(-1)), Y),
         (ends(nn.Linear(4, 1), nn.Sigmoid()), X[:, 0]),
@@ -62,17 +74,58 @@ def test_others_are_not(net, y):
     assert not any("probabilities" in str(each.message) for each in found)
 
 
+def normed(kind):
+    """Networks with batch norms: of rows, of maps of one pixel, of sequences (which have a spread in one row, too)."""
+    torch.manual_seed(0)
+    model = {
+        "rows": [nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)],
+        "pixels": [nn.Unflatten(1, (3, 1, 1)), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3, 2)],
+        "sequences": [nn.Unflatten(1, (1, 3)), nn.BatchNorm1d(1), nn.Flatten(), nn.Linear(3, 2)],
+        "none": [nn.Linear(3, 2)],
+    }[kind]
+    return pt.bayesian(nn.Sequential(*model), seed=0)
+
+
 @pytest.mark.parametrize("data", [(X, Y), TensorDataset(X, Y), (np.asarray(X), np.asarray(Y))])
-@pytest.mark.parametrize("batch_size", [4, 5, 10, 20])
-def test_a_lone_row_is_no_batch_for_a_batch_norm(data, batch_size):
-    net = pt.bayesian(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)))
-    result = pt.fit(net, data, epochs=2, batch_size=batch_size)
+@pytest.mark.parametrize(("kind", "batch_size"), [("rows", 4), ("rows", 5), ("rows", 10), ("rows", 20), ("pixels", 20)])
+def test_a_lone_row_is_no_batch_for_a_batch_norm(data, kind, batch_size):
+    with pytest.warns(UserWarning, match="would leave one of 21 rows over"):
+        result = pt.fit(normed(kind), data, epochs=2, batch_size=batch_size)
     assert len(result.history) == 2
     assert 21 % batch_size == 1
 
 
-@pytest.mark.parametrize(("rows", "given", "steps"), [(21, 10, 2), (21, 4, 4), (20, 10, 2), (21, 9, 3), (7, 2, 2)])
-def test_batches_grow_by_as_little_as_does(rows, given, steps):
-    """21 in tens: 11 and 10. 21 in fours: fives leave one as well, so sixes. Without a lone row they stay."""
-    norm = pt.bayesian(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)))
-    assert pt.fit(norm, (X[:rows], Y[:rows]), epochs=1, batch_size=given).history[-1]["step"] == steps
+def test_no_options_no_words():
+    x = torch.cat([X] * 5)[:101]
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        result = pt.fit(normed("rows"), (x, (x[:, 0] > 0).long()), epochs=1)
+    assert result.history[-1]["step"] == 1
+    assert not any("rows over" in str(each.message) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "given", "steps"),
+    [
+        ("rows", 21, 10, 2),  # 11 and 10
+        ("rows", 21, 4, 4),  # fives leave one as well: sixes
+        ("rows", 7, 2, 2),  # threes leave one as well
+        ("rows", 21, 9, 3),  # none is left over
+        ("rows", 20, 10, 2),
+        ("sequences", 21, 10, 3),  # a lone row is taken
+        ("none", 21, 10, 3),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:batches of")
+def test_batches_grow_by_as_little_as_does(kind, rows, given, steps):
+    assert pt.fit(normed(kind), (X[:rows], Y[:rows]), epochs=1, batch_size=given).history[-1]["step"] == steps
+
+
+def test_trying_one_row_changes_nothing():
+    net = normed("rows")
+    before, state = {k: v.clone() for k, v in net.state_dict().items()}, torch.get_rng_state()
+    assert not net.takes_one_row(X[:1])
+    assert net.takes_one_row(X[:2])
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert net.training

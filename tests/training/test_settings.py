@@ -12,7 +12,7 @@ import posterity as pt
 from posterity.core.errors import UsageError
 from posterity.experiments import Record, Run, execute
 from posterity.training import Settings, fit
-from posterity.training.fields import ELSEWHERE, OPTIMISER, OTHER_NAMES, PANELS, setting
+from posterity.training.fields import OPTIMISER, OTHER_NAMES, PANELS, setting
 
 
 def extended(schema):
@@ -39,7 +39,9 @@ def test_fit_takes_them_all_with_their_defaults():
 
 def test_names_of_others_lead_to_ours():
     assert set(OTHER_NAMES.values()) <= set(Settings.model_fields)
-    assert not {*OTHER_NAMES, *ELSEWHERE} & set(Settings.model_fields)
+    assert not {*OTHER_NAMES, *Settings.elsewhere} & set(Settings.model_fields)
+    with pytest.raises(UsageError, match=r"unknown setting 'loss'\. Known"):  # a run has no likelihood to give
+        Run.of(loss="mse")
 
 
 @pytest.mark.parametrize(

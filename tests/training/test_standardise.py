@@ -75,6 +75,13 @@ def test_raw_inputs_are_warned_of(shift, factor):
         pt.fit(pt.bayesian(mlp(2)), (given, (x[:, 0] > 0).long()), epochs=1)
 
 
+def test_a_network_that_begins_with_a_norm_takes_raw_inputs():
+    net = pt.bayesian(nn.Sequential(nn.BatchNorm1d(2), mlp(2)))
+    x = 300 * torch.randn(60, 2)
+    warned = pt.fit(net, (x, (x[:, 0] > 0).long()), epochs=1).history[-1]["warnings"]
+    assert not any("standardise" in warning for warning in warned)
+
+
 @pytest.mark.parametrize(("shift", "factor"), [(0.0, 1e3), (100.0, 1.0), (0.0, 1e-3)])
 def test_raw_targets_are_warned_of(shift, factor):
     x = torch.randn(60, 2)

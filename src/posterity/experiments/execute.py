@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from posterity.core.errors import UsageError
+from posterity import data
+from posterity.core.errors import PosterityError, UsageError
 from posterity.data import Dataset
 from posterity.experiments.build import build_data, build_network
-from posterity.experiments.evaluate import Evaluation, evaluate
+from posterity.experiments.evaluate import NOISE, Evaluation, evaluate
 from posterity.experiments.predictions import write_stored
 from posterity.experiments.record import Record
 from posterity.experiments.run import Run
@@ -37,8 +39,8 @@ def execute(
     """Train `run` in `folder`, evaluate it with `samples` weight samples, on `ood`, too, and read back the record.
 
     With `resume` what is there is gone on with: an unfinished run from its checkpoint, a finished one not at all, or
-    with more epochs than it has; a folder without a run is begun. It must be the same run. Of several processes
-    (training.ranks) the first calls it, and the others `accompany`.
+    with more epochs than it has; a folder without a run is begun. It must be the same run, and is evaluated again on
+    what it was evaluated on before. Of several processes (training.ranks) the first calls it, the others `accompany`.
     """
     place = RunDirectory(folder, resume=resume, overwrite=overwrite)
     place.resume = resume and place.config.exists()
@@ -50,7 +52,7 @@ def execute(
         if not prolongs and before.was_evaluated(samples, ood):
             _agreed(None)
             return before
-        ood = list(dict.fromkeys((*ood, *before.evaluation.get("ood", {}))))  # what was asked of it before stays
+        ood = [*ood, *_still_there(name for name in before.evaluation.get("ood", {}) if name not in ood)]
     _agreed(run)
     parts = build_data(run)
     net = build_network(run, parts.train)
@@ -74,6 +76,20 @@ def execute(
         directory.confirm()
         _store(directory, summary, found, samples=samples, seed=run.seed)
     return Record.read(folder)
+
+
+def _still_there(names: Iterable[str]) -> Iterator[str]:
+    """The data sets among `names` that can be had, so that a long training does not fail at its end."""
+    for name in names:
+        try:
+            if name != NOISE:
+                data.load_test(name)
+        except PosterityError as error:
+            warnings.warn(
+                f"{name}, on which the run was evaluated before, is left out: {error}", UserWarning, stacklevel=3
+            )
+        else:
+            yield name
 
 
 def accompany() -> None:

@@ -12,8 +12,9 @@ import hashlib
 import json
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tomli_w
 from pydantic import AfterValidator, ValidationError
@@ -68,6 +69,8 @@ def _started(name: str) -> str:
 
 class Run(Settings):
     """Everything that decides a run's result."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {}
 
     dataset: Annotated[str, AfterValidator(resolve_dataset)] = setting(
         "digits", DATA, "data set's name, or the path of a .npz, .csv or .csv.gz file"

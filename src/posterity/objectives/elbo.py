@@ -33,8 +33,8 @@ class Loss(Tensor):
 
     What is computed from it is a plain tensor. `nll` and `kl` are differentiable; with a Monte Carlo gradient (total,
     path, score) the KL is log q(w) - log prior(w), averaged over the drawn weights; with analytic ones it is exact. Its
-    shares by layer are computed when they are first read, which must be before the weights change; so is a KL that was
-    left out.
+    shares by layer are computed when they are first read, and so is a KL that was left out: that must be before the
+    weights change, which a few of them tell.
     """
 
     nll: Tensor
@@ -71,8 +71,8 @@ class Loss(Tensor):
         loss.net, loss.weights, loss.fingerprint = net, weights, _fingerprint(net)
         return loss
 
-    def replaced(self, *, nll: Tensor, kl: Tensor, outputs: Tensor) -> Loss:
-        """The same with other numbers: those of all ranks, say."""
+    def replaced(self, *, nll: Tensor, kl: Tensor | None, outputs: Tensor) -> Loss:
+        """The same with other numbers: those of all ranks, say. A KL that was left out stays out."""
         return Loss.of(
             nll,
             kl,
@@ -84,8 +84,13 @@ class Loss(Tensor):
             weights=self.weights,
         )
 
+    @property
+    def known_kl(self) -> Tensor | None:
+        """The KL, unless it was left out and nobody has read it."""
+        return self.__dict__.get("kl")
+
     def __repr__(self) -> str:  # type: ignore[override]
-        known = "kl" in self.__dict__ or not self._moved()
+        known = self.known_kl is not None or not self._moved()
         kl = f"kl={self.kl.item():.6g}, " if known else ""
         parts = f"nll={self.nll.item():.6g}, {kl}temperature={self.temperature:g}"
         return f"Loss({self.item():.6g}, {parts}, num_data={self.num_data})"
@@ -124,11 +129,12 @@ class Loss(Tensor):
                 "the KL of a point at temperature 0 is no part of its training's loss: it is computed when it is first "
                 "read, which must be before the optimiser's step changes the weights"
             )
-        return kl_divergence(self.net.posterior, self.net.prior)
+        with torch.enable_grad():
+            return kl_divergence(self.net.posterior, self.net.prior)
 
     def _moved(self) -> bool:
-        now = _fingerprint(self.net)
-        return not all(torch.equal(a, b) for a, b in zip(now, self.fingerprint, strict=True))
+        pairs = zip(_fingerprint(self.net), self.fingerprint, strict=True)
+        return not all(torch.allclose(a, b, rtol=0.0, atol=0.0, equal_nan=True) for a, b in pairs)
 
     @cached_property
     def kl_by_weight(self) -> Tensor:
@@ -193,7 +199,7 @@ def negative_elbo(
         estimator=estimator,
         gradient=gradient,
         baseline=baseline,
-        counts=with_kl or temperature * kl_weight > 0,
+        counts=with_kl or temperature * kl_weight != 0,
     )
     return Loss.of(
         e.nll,

@@ -147,7 +147,8 @@ def kl_divergence(posterior: Posterior, prior: Prior) -> Tensor:
 
 def draw_with_kl(net: BayesianModule, samples: int = 1, *, counts: bool = True) -> Draw:
     """Weights by name, (S, *shape) for more than one sample, and their KL; perhaps None where it does not count."""
-    return pair_of(net.posterior, net.prior).draw(net, samples, counts=counts)
+    pair = pair_of(net.posterior, net.prior)
+    return pair.draw(net, samples) if counts else pair.draw(net, samples, counts=False)
 
 
 def moments_with_kl(net: BayesianModule) -> Moments:

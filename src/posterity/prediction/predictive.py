@@ -93,9 +93,12 @@ def _outputs(host: Host, layout: Layout, together: Together, views: Mapping[str,
     except (UsageError, torch.OutOfMemoryError):
         raise
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        shapes, reason = inputs.mapped(lambda part: tuple(part.shape), x), str(error).splitlines()[0]
+        if "alloc" in str(error):  # out of memory, of which PyTorch on a processor tells in no other way
+            raise
+        shapes = inputs.mapped(lambda part: tuple(part.shape), x)
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DataError(f"the network cannot take inputs of shape {shapes}: {reason}; {rows}") from error
-    if found.dim() < 2 or found.shape[1] != inputs.count(x):
+    if found.dim() < 3 or found.shape[1] != inputs.count(x):
         shape = tuple(found.shape[1:])
         raise DataError(f"the network answers {inputs.count(x)} rows of inputs with outputs of shape {shape}; {rows}")
     return found

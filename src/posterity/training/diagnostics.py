@@ -19,7 +19,8 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from posterity.bayesian import BayesianModule
 from posterity.core.errors import NonFiniteError
@@ -35,6 +36,7 @@ QUANTILES = (0.1, 0.5, 0.9)
 COLLAPSED = 1e-3  # nats for each weight
 DWARFS = 10.0  # times the nll
 FAR = 10.0  # from 1, for inputs and the spread of targets
+NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm)  # networks that begin with one scale their inputs themselves
 LOOKED_AT = 1000  # rows whose inputs are
 SLOW = 6.0  # times lower than the default rate
 NO_BETTER = 0.99  # times the constant's
@@ -64,15 +66,17 @@ def constant_score(data: Dataset) -> float:
     return -torch.xlogy(shares, shares).sum().item()
 
 
-def far_data(train: Dataset, likelihood: Likelihood | None) -> list[str]:
+def far_data(train: Dataset, net: BayesianModule, likelihood: Likelihood | None) -> list[str]:
     """Warnings of inputs that are far larger than standard, and of real targets that are far from it."""
     found = []
-    if isinstance(train.x, Tensor) and train.x.is_floating_point():
-        largest = train.x[:LOOKED_AT].flatten(1).square().mean(0).max().sqrt().item()
+    first = next(module for module in net.model.modules() if not list(module.children()))
+    if isinstance(train.x, Tensor) and train.x.is_floating_point() and not isinstance(first, NORMS):
+        largest = train.x[:LOOKED_AT].flatten(1).float().square().mean(0).max().sqrt().item()
         if largest > FAR:
             found.append(
                 f"inputs are as large as {largest:.3g} (a column's root mean square), for which weights of a usual "
-                "size are far too large: fit(..., standardise=True) standardises them and predicts from raw ones"
+                "size are far too large: standardise them; of data in memory fit(..., standardise=True) does, and "
+                "predicts from raw ones"
             )
     if train.task != "regression" or likelihood is None or not likelihood.of_reals:
         return found
@@ -111,7 +115,7 @@ def health_warnings(
     num_data: int,
 ) -> list[str]:
     """What a person should look at; `score` is the accuracy, or the mean square error."""
-    found = far_data(train, net.likelihood)
+    found = far_data(train, net, net.likelihood)
     if not net.posterior.random:
         return found
     sizes: dict[str, int] = {}

@@ -106,7 +106,8 @@ class SpreadTraining(Training):
         self.received = next((number for number, count in signals if count), None)
         with torch.no_grad():
             whole = joined.to(outputs).view_as(outputs)
-            kl = loss.kl.detach() if loss.weights is None else numbers[0].to(loss.kl)
+            kl = loss.known_kl if loss.weights is None else numbers[0].to(loss.kl)
+            kl = None if kl is None else kl.detach()
             return loss.replaced(nll=self.likelihood.nll(whole, *batch.targets), kl=kl, outputs=whole)
 
     def validate(self, net: BayesianModule) -> dict[str, float]:

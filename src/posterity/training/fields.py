@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from numbers import Real
 from typing import Any
 
@@ -14,7 +14,7 @@ from posterity.core.errors import PosterityError, UsageError, unknown_name
 DATA, NETWORK, PRIOR, POSTERIOR = "Data", "Network", "Prior", "Posterior"
 OPTIMISER, SDS, AVERAGING = "Optimiser", "Optimiser of the standard deviations", "Averaging"
 TEMPERATURE, GRADIENT, STOPPING = "Temperature", "Gradient", "Stopping, validation and seed"
-# What others call a setting, and what they give as one that we have elsewhere.
+# What others call a setting.
 OTHER_NAMES = {
     "batch": "batch_size",
     "beta": "temperature",
@@ -32,14 +32,6 @@ OTHER_NAMES = {
     "optim": "optimizer",
     "random_state": "seed",
     "scheduler": "schedule",
-}
-ELSEWHERE = {
-    "device": "A network trains where its weights are: call net.to(device) before.",
-    "loss": "The likelihood is the loss: give likelihood.",
-    "normalize": "It is fit's standardise=True.",
-    "standardize": "It is fit's standardise=True.",
-    "task": "Data say what they are: Dataset.from_arrays(x, y, task=...).",
-    "weight_decay": "The prior decays the weights: bayesian(model, prior=...), or a penalty.",
 }
 PANELS = (DATA, NETWORK, PRIOR, POSTERIOR, OPTIMISER, SDS, AVERAGING, TEMPERATURE, GRADIENT, STOPPING)  # in this order
 
@@ -87,7 +79,8 @@ def _complaint(e: Any, schema: type[BaseModel]) -> str:
     if isinstance(inner, PosterityError):
         return str(inner)
     if e["type"] == "extra_forbidden":
-        hint = f"Here it is '{OTHER_NAMES[place]}'." if place in OTHER_NAMES else ELSEWHERE.get(place, "")
+        elsewhere: Mapping[str, str] = getattr(schema, "elsewhere", {})
+        hint = f"Here it is '{OTHER_NAMES[place]}'." if place in OTHER_NAMES else elsewhere.get(place, "")
         return str(unknown_name("setting", place, schema.model_fields, hint=hint))
     field = schema.model_fields.get(place)
     described = field.description if field else None

@@ -68,7 +68,7 @@ def fit(
         train = standardised(train, scale, net, likelihood)
         val = None if val is None else standardised(val, scale, net, likelihood)
     planned = plan(net, train, val, known, likelihood=likelihood, num_data=num_data)
-    said = far_data(planned.train, planned.subject.likelihood)
+    said = far_data(planned.train, net, planned.subject.likelihood)
     for warning in said:
         warnings.warn(warning, TrainingWarning, stacklevel=2)
     ranks = current_ranks()

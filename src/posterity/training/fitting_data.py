@@ -11,6 +11,7 @@ that. In a tuple or a dict of several inputs integers and truth values stay. A D
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -51,21 +52,39 @@ def as_feed(
         if num_data is not None:
             raise UsageError(f"num_data ({num_data}) is for streams; data in memory have their own number of rows")
         found = as_dataset(data, net, likelihood)
-        return MemoryFeed(found, _batch_size(net, len(found), settings.batch_size))
+        return _without_lone_row(lambda rows: MemoryFeed(found, rows), len(found), net, settings)
     if isinstance(loaded.source, DataLoader) and not settings.is_default("batch_size"):
         raise UsageError(f"batch_size ({settings.batch_size}) goes with data that we batch; a DataLoader has its own")
     loaded = replace(loaded, num_data=num_data or loaded.num_data, task=loaded.task or _task_of(likelihood))
-    rows = 0 if loaded.streams or isinstance(loaded.source, DataLoader) else len(loaded.source)  # type: ignore[arg-type]
-    given: dict[str, Any] = {"batch_size": _batch_size(net, rows, settings.batch_size), "seed": settings.seed}
-    return loaded.feed(**given, like=net.posterior.mean, width=lambda x: _trial(net, x).shape[1])
+    given: dict[str, Any] = {"seed": settings.seed, "like": net.posterior.mean}
+
+    def feed(rows: int) -> Feed:
+        return loaded.feed(batch_size=rows, **given, width=lambda x: _trial(net, x).shape[1])
+
+    if loaded.streams or isinstance(loaded.source, DataLoader):
+        return feed(settings.batch_size)
+    return _without_lone_row(feed, len(loaded.source), net, settings)  # type: ignore[arg-type]
 
 
-def _batch_size(net: BayesianModule, rows: int, batch_size: int) -> int:
-    """`batch_size`, or the next that leaves no lone row for a batch norm, which has no spread of one."""
-    if any(isinstance(module, nn.BatchNorm1d) for module in net.modules()):
-        while batch_size < rows and rows % batch_size == 1:
-            batch_size += 1
-    return batch_size
+def _without_lone_row(make: Callable[[int], Feed], num_rows: int, net: BayesianModule, settings: Settings) -> Feed:
+    """A feed in batches of `batch_size`, or of the next size that leaves no lone row, if the network takes none.
+
+    A batch norm has no spread of one.
+    """
+    size = settings.batch_size
+    feed = make(size)
+    while size < num_rows and num_rows % size == 1:
+        size += 1
+    if size == settings.batch_size or net.takes_one_row(inputs.take(feed.at_hand.x, slice(0, 1))):
+        return feed
+    if not settings.is_default("batch_size"):
+        warnings.warn(
+            f"batches of {settings.batch_size} would leave one of {num_rows} rows over, of which a batch norm has no "
+            f"spread: they are of {size}",
+            UserWarning,
+            stacklevel=4,
+        )
+    return make(size)
 
 
 def as_validation(
@@ -143,7 +162,7 @@ def check_fit(net: BayesianModule, likelihood: Likelihood, data: Dataset) -> Non
     try:
         output = _trial(net, data.x)
     except FAILURES as error:
-        reason = str(error).splitlines()[0]
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DataError(f"the network cannot take inputs of shape {inputs.shapes(data.x)}: {reason}") from error
     likelihood.check_targets(data.y)
     maps = tuple(data.y.shape[1:]) if data.task == "classification" else ()
@@ -158,21 +177,29 @@ def check_fit(net: BayesianModule, likelihood: Likelihood, data: Dataset) -> Non
             f"the network gives outputs of shape {tuple(output.shape[1:])}; {data.name} with {data.num_outputs} "
             f"{what} and a {likelihood.kind} likelihood needs {tuple(expected)}" + hint
         )
-    if _are_probabilities(net, likelihood, output):
+    if _ends_with_probabilities(net, likelihood, data.x, output):
         warnings.warn(
-            f"the network ends with probabilities, of which the {likelihood.kind} likelihood would take the softmax or "
-            "the sigmoid once more: it wants logits, so leave out the network's own",
+            f"the network ends with probabilities, and the {likelihood.kind} likelihood wants logits, of which it takes"
+            " the softmax or the sigmoid itself: leave out the network's own",
             UserWarning,
-            stacklevel=2,
+            stacklevel=4,
         )
 
 
-def _are_probabilities(net: BayesianModule, likelihood: Likelihood, output: Tensor) -> bool:
-    """Whether logits are wanted, and these are none: shares that sum to 1, or what a sigmoid gives."""
+def _ends_with_probabilities(net: BayesianModule, likelihood: Likelihood, x: Inputs, output: Tensor) -> bool:
+    """Whether logits are wanted, and these are none: shares that sum to 1, or the very output of a sigmoid."""
     if likelihood.kind == Categorical.kind:
         return bool((output >= 0).all()) and torch.allclose(output.sum(1), torch.ones(()).to(output))
-    last = list(net.model.modules())[-1]
-    return likelihood.kind in (Bernoulli.kind, MultiLabel.kind) and isinstance(last, nn.Sigmoid)
+    if likelihood.kind not in (Bernoulli.kind, MultiLabel.kind):
+        return False
+    given: list[Tensor] = []
+    with torch.no_grad(), net.hosted(net.layout.views(net.posterior.mean.detach())) as model:
+        sigmoids = [module for module in model.modules() if isinstance(module, nn.Sigmoid)]
+        hooks = [module.register_forward_hook(lambda _, __, result: given.append(result)) for module in sigmoids]
+        last = inputs.call(model, _two_rows(net, x)) if sigmoids else None
+        for hook in hooks:
+            hook.remove()
+    return any(each is last for each in given)
 
 
 def check_alike(train: Dataset, val: Dataset) -> None:
@@ -192,12 +219,16 @@ def check_alike(train: Dataset, val: Dataset) -> None:
 
 def _trial(net: BayesianModule, x: Inputs) -> Tensor:
     """The output for two rows of `x`."""
-    output = net.trial(inputs.moved(inputs.take(x, slice(0, 2)), net.posterior.mean))
+    output = net.trial(_two_rows(net, x))
     if not isinstance(output, Tensor):
         raise UsageError(
             f"the network must return one tensor, not {type(output).__name__}: say which by bayesian(output=...)"
         )
     return output
+
+
+def _two_rows(net: BayesianModule, x: Inputs) -> Inputs:
+    return inputs.moved(inputs.take(x, slice(0, 2)), net.posterior.mean)
 
 
 def _stays_whole(x: ArrayLike | Inputs, net: BayesianModule) -> bool:

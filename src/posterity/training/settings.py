@@ -8,7 +8,8 @@ checked here; what does not go together, or not with a network, is refused by `t
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch.optim import Optimizer
@@ -59,6 +60,14 @@ class Settings(BaseModel):
     """How a network is trained: the keywords of `fit`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    elsewhere: ClassVar[Mapping[str, str]] = {  # what others have as a setting, and what to say then
+        "device": "A network trains where its weights are: call net.to(device) before.",
+        "loss": "The likelihood is the loss: give likelihood.",
+        "normalize": "It is fit's standardise=True.",
+        "standardize": "It is fit's standardise=True.",
+        "task": "Data say what they are: Dataset.from_arrays(x, y, task=...).",
+        "weight_decay": "The prior decays the weights: bayesian(model, prior=...), or a penalty.",
+    }
 
     epochs: int | None = setting(
         None,
