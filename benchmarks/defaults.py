@@ -6,7 +6,8 @@
 
 `run` makes the cells that are not there yet, one JSON file each in OUT/task/method/seed.json; those of ours have the
 run's key and a digest of the rules' constants in their name, so that changed defaults are run anew, and of each task's
-first seed numbers that tell whether they are of the present code (defaults_repeats.py). `table` judges what there is:
+first seed numbers that tell whether they are of the present code (defaults_repeats.py); `run --anew` first forgets
+the cells of ours that are asked for, for code that has changed where no constant has. `table` judges what there is:
 it writes the files defaults.json and defaults.md, and prints the verdicts. `restore` makes the cells of the stored
 table files again, where there are none, so that a table can be gone on with on another machine.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -25,8 +27,19 @@ from typing import Any
 import torch
 
 from defaults_baselines import Cell, keep_rate
-from defaults_methods import METHODS
-from defaults_report import NAME, cell_of, present_defaults, published_lines, row, rules, versions_of, worse, write
+from defaults_methods import METHODS, run_folder
+from defaults_report import (
+    NAME,
+    cell_of,
+    forget,
+    present_defaults,
+    published_lines,
+    row,
+    rules,
+    versions_of,
+    worse,
+    write,
+)
 from defaults_tasks import ALL, BATCH, OTHERS, TASKS, Task, score
 from defaults_verdicts import Cells, verdicts
 from peers import PeerUnavailable
@@ -64,11 +77,11 @@ def make(cell: Cell, method: str) -> dict[str, Any]:
     try:
         fitted = METHODS[method].fit(cell)
         found = {"scores": score(cell.problem, fitted.predict), "seconds": fitted.seconds, "chosen": fitted.chosen}
-        repeats = METHODS[method].repeats
-        if repeats is not None and cell.seed == FIRST:
-            found["repeats"] = repeats(cell, found["scores"])
     except NonFiniteError as error:
         found = {"failed": str(error)}
+    repeats = METHODS[method].repeats
+    if repeats is not None and cell.seed == FIRST and "scores" in found and cell.epochs == cell.task.epochs:
+        found["repeats"] = repeats(cell, found["scores"])
     found |= {"threads": torch.get_num_threads(), "versions": versions()}
     keep(cell, method, {**head, **found})
     return found
@@ -145,8 +158,23 @@ def cost(cell: Cell, method: str) -> float:
     return METHODS[method].cost * cell.task.weight * cell.epochs * (rows / BATCH + 1)
 
 
+def forget_ours(args: argparse.Namespace) -> None:
+    """Forget what is asked for of ours: cells, runs, and rows of the stored tables."""
+    gone = set()
+    for cell, method in cells(args):
+        run_of = METHODS[method].run
+        if run_of is not None:
+            cell_path(cell, method).unlink(missing_ok=True)
+            shutil.rmtree(run_folder(cell, run_of(cell), method), ignore_errors=True)
+            gone.add((cell.task.name, method, cell.seed))
+    for path in (args.to / f"{NAME}.json", args.to / "quality.json"):
+        forget(path, ["task", "method", "seed"], gone)
+
+
 def run(args: argparse.Namespace) -> None:
     """Make what is missing, with a line for each cell."""
+    if args.anew:
+        forget_ours(args)
     torch.set_num_threads(args.threads)
     for name, why in left_out(args).items():
         print(f"{name} is left out: {why}", file=sys.stderr)
@@ -216,6 +244,7 @@ def asked(parser: argparse.ArgumentParser, tasks: list[str], methods: list[str])
     parser.add_argument("--methods", nargs="+", default=methods, help=", ".join(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, help="the task's own by default, of UCI sets the splits 0 to 4")
     parser.add_argument("--epochs", type=int, help="for a trial: other than the tasks' own")
+    parser.add_argument("--anew", action="store_true", help="first forget the cells of ours that are asked for")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("runs/defaults"), help="folder of the cells")
     parser.add_argument("--to", type=Path, default=DOCS, help="folder of the table's files")

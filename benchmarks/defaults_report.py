@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +29,7 @@ from posterity.objectives import balance, tempering
 from posterity.optim import adabayes, build, muon
 from posterity.priors import scales
 from posterity.storage import write_text
+from posterity.storage.atomic import read_json
 from posterity.training import ending, left_out, leverage, loop, plan, settings, warming
 from posterity.training.methods import gradient
 
@@ -74,6 +75,7 @@ RULES = (  # the modules whose numbers decide the course of a training without o
     tempering,
     warming,
 )
+PLANNED = ("two-moons", "diabetes")  # classes, whose matrices Muon trains; a regression that warms
 OWN = ("lr", "lr_sgd", "betas", "eps", "momentum", "weight_decay")  # of an optimiser's settings, what changes a result
 
 
@@ -84,8 +86,15 @@ def present_defaults() -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def effective() -> dict[str, Any]:
-    """What a run without options is trained with on one data set: what rules and optimisers decide by themselves."""
-    run = Run(dataset="two-moons")
+    """What runs without options are trained with on PLANNED: what rules and optimisers decide by themselves."""
+    found: dict[str, Any] = {name: _planned(Run(dataset=name)) for name in PLANNED}
+    found["optimisers"] = [gradient.OPTIMIZER, gradient.SMALL_OPTIMIZER]
+    found["constants"] = {module.__name__.removeprefix("posterity."): constants(module) for module in RULES}
+    plain: dict[str, Any] = json.loads(json.dumps(found, default=lambda t: [float(f"{v:.6g}") for v in t.tolist()]))
+    return plain
+
+
+def _planned(run: Run) -> dict[str, Any]:
     train = build_data(run).train
     net = build_network(run, train)
     planned = plan(net, train, None, run)
@@ -95,14 +104,12 @@ def effective() -> dict[str, Any]:
         "initial sd": net.posterior.sd.detach().unique(),
         "epochs": planned.settings.length,
         "temperature": planned.temperature(0.0),
-        "optimisers": [gradient.OPTIMIZER, gradient.SMALL_OPTIMIZER],
-        "constants": {module.__name__.removeprefix("posterity."): constants(module) for module in RULES},
+        "course": type(planned.course()).__name__,
     }
     for group in planned.groups:
         own = {name: group.settings[name] for name in OWN if name in group.settings}
         found[group.name] = {"optimiser": type(group.optimizer).__name__, **own}
-    plain: dict[str, Any] = json.loads(json.dumps(found, default=lambda t: [float(f"{v:.6g}") for v in t.tolist()]))
-    return plain
+    return found
 
 
 def constants(module: ModuleType) -> dict[str, Any]:
@@ -115,6 +122,14 @@ def constants(module: ModuleType) -> dict[str, Any]:
 def rules() -> str:
     """A digest of what becomes of the defaults: cells of ours that other constants have made do not count."""
     return hashlib.sha256(json.dumps(effective(), sort_keys=True).encode()).hexdigest()[:8]
+
+
+def forget(path: Path, names: Sequence[str], gone: Collection[Sequence[Any]]) -> None:
+    """Take the rows with these values of `names` out of a stored table."""
+    stored = read_json(path)
+    rows = [row for row in stored.get("rows", []) if tuple(row[name] for name in names) not in gone]
+    if len(rows) < len(stored.get("rows", [])):
+        write_text(path, json.dumps({**stored, "rows": rows}, indent=1) + "\n")
 
 
 def changed_defaults(stored: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -21,6 +21,7 @@ of all targets. `best` is the RMSE of who knows the function. Coverage is that o
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import sys
@@ -182,15 +183,24 @@ def repeatable(problem: Problem) -> dict[str, list[float]]:
     return {name: [float(f"{found[name]:.6g}") for found in each] for name in each[0]}
 
 
+def cell_path(args: argparse.Namespace, name: str, method: str, seed: int) -> Path:
+    """Where a cell is."""
+    path: Path = args.out / f"{name}, {method}, {seed}.json".replace(" ", "_")
+    return path
+
+
 def run(args: argparse.Namespace) -> None:
-    """Cells that are there, of the present defaults, are not made again."""
+    """Cells that are there, of the present defaults, are not made again; with --anew they are forgotten first."""
     torch.set_num_threads(1)
     args.out.mkdir(parents=True, exist_ok=True)
+    if args.anew:
+        for place in itertools.product(args.problems, METHODS, args.seeds):
+            cell_path(args, *place).unlink(missing_ok=True)
     now = present_defaults()
     for name in args.problems:
         for method in METHODS:
             for seed in args.seeds:
-                path = args.out / f"{name}, {method}, {seed}.json".replace(" ", "_")
+                path = cell_path(args, name, method, seed)
                 if path.exists() and read_json(path).get("made with") == now:
                     continue
                 found = {k: float(f"{v:.6g}") for k, v in scores(PROBLEMS[name], method, seed, args.epochs).items()}
@@ -245,6 +255,7 @@ def main() -> None:
     parser.add_argument("command", choices=["run", "table"])
     parser.add_argument("--problems", nargs="+", default=list(PROBLEMS), choices=list(PROBLEMS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    parser.add_argument("--anew", action="store_true", help="first forget the cells that are asked for")
     parser.add_argument("--epochs", type=int, help="the default's own unless given")
     parser.add_argument("--out", type=Path, default=Path("runs/few_rows"), help="folder of the cells")
     parser.add_argument("--to", type=Path, default=DOCS, help="folder of the table's files")

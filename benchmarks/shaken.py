@@ -50,9 +50,13 @@ class Shaken(Callback):
 
 def is_one_of(value: float, others: Sequence[float]) -> bool:
     """Whether it may be one more of the others, all of them positive."""
-    logs = np.log([value, *others])
-    width = stats.t.ppf(1 - ODDS / 2, len(others) - 1) * logs[1:].std(ddof=1) * (1 + 1 / len(others)) ** 0.5
-    return bool(abs(logs[0] - logs[1:].mean()) <= width)
+    return bool(abs(math.log(value) - np.log(others).mean()) <= width(others))
+
+
+def width(others: Sequence[float]) -> float:
+    """How far the logarithm of one more of them may be from the mean of theirs."""
+    t = stats.t.ppf(1 - ODDS / 2, len(others) - 1)
+    return float(t * np.log(others).std(ddof=1) * (1 + 1 / len(others)) ** 0.5)
 
 
 def near(again: float, before: float, name: str) -> bool:
@@ -63,5 +67,5 @@ def near(again: float, before: float, name: str) -> bool:
 
 
 def repeats(again: float, before: float, others: Sequence[float], name: str) -> bool:
-    """Whether a number came out again: that of before, or one more of those of shaken trainings."""
-    return near(again, before, name) or is_one_of(again, [before, *others])
+    """Whether a number came out again: that of before, or both may be those of shaken trainings."""
+    return near(again, before, name) or (is_one_of(again, others) and is_one_of(before, others))

@@ -3,9 +3,9 @@
     python benchmarks/uci.py run
     python benchmarks/uci.py table
 
-`run` does what `posterity uci NAME` does, for each set; splits that are there, or in uci.json with the present key, are
-not run again (an hour on a core). `table` judges what there is: it writes uci.json, with every split, and uci.md, which
-is made of it alone.
+`run` does what `posterity uci NAME` does, for each set. Splits that are there, or in uci.json with the present key and
+rules, are not run again (half an hour on a core) unless --anew forgets them, for code that has changed where no
+constant has. `table` judges what there is: it writes uci.json, with every split, and uci.md, which is made of it alone.
 Our defaults are above the published log-likelihood where the mean over the splits is, and near its RMSE where theirs is
 not exceeded by more than NEAR of it.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
@@ -21,7 +22,7 @@ from typing import Any
 
 import torch
 
-from defaults_report import effective, present_defaults, rules
+from defaults_report import effective, forget, present_defaults, rules
 from posterity.data.uci import SETS
 from posterity.experiments import Record, Run
 from posterity.experiments.uci_study import PUBLISHED, SHOWN, split_runs, standard_error, study_splits
@@ -72,6 +73,9 @@ def run(args: argparse.Namespace) -> None:
     """One split after the other."""
     torch.set_num_threads(1)
     for name in args.sets:
+        if args.anew:
+            shutil.rmtree(folder_of(name, args), ignore_errors=True)
+            forget(args.to / f"{NAME}.json", ["set"], {(name,)})
         known = {row["split"] for row in stored_rows(name, args.to)}
         missing = [each for each in runs_of(name)[: args.splits] if each.split not in known]
         for record in study_splits(missing, folder_of(name, args)) if missing else ():
@@ -143,6 +147,7 @@ def main() -> None:
     parser.add_argument("command", choices=["run", "table"])
     parser.add_argument("--sets", nargs="+", default=list(PUBLISHED), choices=list(PUBLISHED))
     parser.add_argument("--splits", type=int, help="the first so many; all by default")
+    parser.add_argument("--anew", action="store_true", help="first forget the splits that are there")
     parser.add_argument("--out", type=Path, default=Path("runs/uci"), help="folder of the runs")
     parser.add_argument("--to", type=Path, default=DOCS, help="folder of the table's files")
     args = parser.parse_args()
