@@ -191,7 +191,8 @@ def _section(page: Page, to: Path) -> str:
         parts.append(f"<p>There was no time to run it at scale {say(page.scale)}: there is no verdict.</p>")
     else:
         picture = base64.b64encode((to / f"{claim.id}.png").read_bytes()).decode()
-        parts.append(f'<img alt="figure of {claim.id}" src="data:image/png;base64,{picture}">')
+        image = f'<img alt="figure of {claim.id}" src="data:image/png;base64,{picture}">'
+        parts.append(f'<div class="wide">{image}</div>')  # on a narrow window it scrolls, and can still be read
         parts += [_html_table(claim.table(page.evidence)), "<h3>What was asked</h3>", _html_table(page.checks)]
     parts += ["<h3>The rule</h3>", f"<p>{say(claim.rule)}</p>", "<h3>What differs from the source</h3>"]
     parts += [f"<p>{say(page.departs)}</p>"]
