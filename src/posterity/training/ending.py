@@ -7,6 +7,8 @@ own.
 
 A network that follows its own rows wherever they are (a mean leverage above BY_HEART, where 1 is all the way) has
 learnt them by heart: its residuals say nothing of new data. That is warned of, and no density of left-out data given.
+So is noise that varies with an input (training.varying_noise), where rows have no weights and the network does not
+say the noise itself.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from posterity.bayesian import BayesianModule
 from posterity.core import inputs
@@ -23,6 +26,7 @@ from posterity.data import Dataset
 from posterity.likelihoods import RealPrediction
 from posterity.training.arrival import arrival_warnings, wanted_spread
 from posterity.training.leverage import MOST_SAMPLED, MOST_WEIGHTS, leverages
+from posterity.training.varying_noise import varying_noise
 
 BY_HEART = 0.9
 SETTLED_ROWS = 2000  # of the training data that the noise of new data is judged by, at most
@@ -48,10 +52,12 @@ def end(
         settled = _settle(net, train, num_data=num_data, temperature=temperature, seed=seed)
         if net is not first or settled is None:
             continue
-        found["leverage"], density = settled
+        found["leverage"], density, varies = settled
         if found["leverage"] > BY_HEART:
             found["warnings"] = [_by_heart(found["leverage"])]  # longer training would not mend it
-        elif density is not None:
+            continue
+        found["warnings"] += varies
+        if density is not None:
             found["cross_validated"] = density
     return {**first.likelihood.learnt(), **found}
 
@@ -66,8 +72,8 @@ def _by_heart(leverage: float) -> str:
 
 def _settle(
     net: BayesianModule, train: Dataset, *, num_data: int, temperature: float, seed: int
-) -> tuple[float, float | None] | None:
-    """The mean leverage, and the density of the data as if left out; None where there is nothing to settle."""
+) -> tuple[float, float | None, list[str]] | None:
+    """The mean leverage, the density of data as if left out, and warnings; None where there is nothing to settle."""
     likelihood = net.likelihood
     if likelihood is None or not likelihood.settles:
         return None
@@ -76,6 +82,14 @@ def _settle(
     x, y, weight = train.rows(rows).changed(lambda part: inputs.moved(part, net.posterior.mean))
     prediction = net.predictive(x, seed=derive(seed, "settling"))
     assert isinstance(prediction, RealPrediction)
+    assert prediction.samples is not None
     each = leverages(net, prediction, x, weight, temperature=temperature, num_data=num_data)
     counts = None if weight is None else weight * (num_data / len(train))  # weights of mean 1 are given
-    return each.mean().item(), likelihood.settle(prediction, y, each, counts)
+    density = likelihood.settle(prediction, y, each, counts)
+    varies: list[str] = []
+    if weight is None and isinstance(x, Tensor) and x.dim() == 2 and likelihood.num_outputs(y.shape[1]) == y.shape[1]:
+        settled = likelihood.predict(prediction.samples)
+        assert isinstance(settled, RealPrediction)
+        names = () if train.columns is None else train.columns.features
+        varies = varying_noise(settled, y, each, x, names)
+    return each.mean().item(), density, varies

@@ -68,7 +68,7 @@ class ProgressDisplay(Callback):
             self._bar.update(self._task, completed=training.step)
             self._bar.stop()
             self._bar = None
-        if training.stopped and training.history:
+        if training.ending and training.history:
             self._say(in_words(training.plan, training.history[-1], training.ending))
             for warning in training.ending["warnings"]:
                 self._say(f"warning: {warning}")
