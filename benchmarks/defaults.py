@@ -80,7 +80,8 @@ def make(cell: Cell, method: str) -> dict[str, Any]:
     except NonFiniteError as error:
         found = {"failed": str(error)}
     repeats = METHODS[method].repeats
-    if repeats is not None and cell.seed == FIRST and "scores" in found and cell.epochs == cell.task.epochs:
+    first = cell.task in ALL and cell.seed == FIRST and cell.epochs == cell.task.epochs
+    if repeats is not None and first and "scores" in found:
         found["repeats"] = repeats(cell, found["scores"])
     found |= {"threads": torch.get_num_threads(), "versions": versions()}
     keep(cell, method, {**head, **found})
