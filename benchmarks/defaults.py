@@ -28,18 +28,8 @@ import torch
 
 from defaults_baselines import Cell, keep_rate
 from defaults_methods import METHODS, run_folder
-from defaults_report import (
-    NAME,
-    cell_of,
-    forget,
-    present_defaults,
-    published_lines,
-    row,
-    rules,
-    versions_of,
-    worse,
-    write,
-)
+from defaults_report import NAME, cell_of, forget, published_lines, row, versions_of, worse, write
+from defaults_rules import present_defaults, rules
 from defaults_tasks import ALL, BATCH, OTHERS, TASKS, Task, score
 from defaults_verdicts import Cells, verdicts
 from peers import PeerUnavailable

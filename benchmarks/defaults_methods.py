@@ -33,7 +33,7 @@ from defaults_baselines import (
 )
 from defaults_peers import bayesian_torch, torch_blue
 from defaults_repeats import repeatable
-from defaults_report import rules
+from defaults_rules import rules
 from defaults_swag import TRIALS, swag
 from defaults_tasks import SAMPLES
 from defaults_training import stored_as

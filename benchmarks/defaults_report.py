@@ -8,30 +8,17 @@ Numbers are stored with six digits, and the page is counted from what is stored.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from defaults_verdicts import COVERAGE, OURS, PLAIN, SIGN, SINGLE, Cells, compared, difference, verdicts
-from posterity import initialisation
-from posterity.experiments import Run
-from posterity.experiments.build import build_data, build_network
-from posterity.experiments.run import SCHEMA
 from posterity.experiments.uci_study import PUBLISHED
-from posterity.likelihoods import gaussian, student_fit
-from posterity.objectives import balance, tempering
-from posterity.optim import adabayes, build, muon
-from posterity.priors import scales
 from posterity.storage import write_text
 from posterity.storage.atomic import read_json
-from posterity.training import ending, left_out, leverage, loop, plan, settings, warming
-from posterity.training.methods import gradient
 
 NAME = "defaults"
 COMMANDS = ("python benchmarks/defaults.py run", "python benchmarks/defaults.py table")
@@ -57,71 +44,6 @@ SHOWN = {
 
 HEAD = ("task", "method", "seed", "epochs", "key", "rules", "threads")  # key and rules are those of a run of ours
 BESIDE = ("repeats", "rate")  # of a row, what is no number that a method is judged by
-RULES = (  # the modules whose numbers decide the course of a training without options, and what it ends with
-    adabayes,
-    balance,
-    build,
-    ending,
-    gaussian,
-    gradient,
-    initialisation,
-    left_out,
-    leverage,
-    loop,
-    muon,
-    scales,
-    settings,
-    student_fit,
-    tempering,
-    warming,
-)
-PLANNED = ("two-moons", "diabetes")  # classes, whose matrices Muon trains; a regression that warms
-OWN = ("lr", "lr_sgd", "betas", "eps", "momentum", "weight_decay")  # of an optimiser's settings, what changes a result
-
-
-def present_defaults() -> dict[str, Any]:
-    """What a table is made with: the schema, all defaults of a run, and what becomes of them (`effective`)."""
-    return {"schema": SCHEMA, "defaults": Run().as_dict(), "effective": effective()}
-
-
-@lru_cache(maxsize=1)
-def effective() -> dict[str, Any]:
-    """What runs without options are trained with on PLANNED: what rules and optimisers decide by themselves."""
-    found: dict[str, Any] = {name: _planned(Run(dataset=name)) for name in PLANNED}
-    found["optimisers"] = [gradient.OPTIMIZER, gradient.SMALL_OPTIMIZER]
-    found["constants"] = {module.__name__.removeprefix("posterity."): constants(module) for module in RULES}
-    plain: dict[str, Any] = json.loads(json.dumps(found, default=lambda t: [float(f"{v:.6g}") for v in t.tolist()]))
-    return plain
-
-
-def _planned(run: Run) -> dict[str, Any]:
-    train = build_data(run).train
-    net = build_network(run, train)
-    planned = plan(net, train, None, run)
-    found = {
-        "weights": net.num_weights,
-        "prior sd": net.prior.sd.unique(),
-        "initial sd": net.posterior.sd.detach().unique(),
-        "epochs": planned.settings.length,
-        "temperature": planned.temperature(0.0),
-        "course": type(planned.course()).__name__,
-    }
-    for group in planned.groups:
-        own = {name: group.settings[name] for name in OWN if name in group.settings}
-        found[group.name] = {"optimiser": type(group.optimizer).__name__, **own}
-    return found
-
-
-def constants(module: ModuleType) -> dict[str, Any]:
-    """The numbers that a module names, also those that it has from others."""
-    named = {name: value for name, value in vars(module).items() if name.isupper()}
-    plain = {name: value if isinstance(value, tuple) else (value,) for name, value in named.items()}
-    return {n: named[n] for n in sorted(plain) if plain[n] and all(type(v) in (int, float) for v in plain[n])}
-
-
-def rules() -> str:
-    """A digest of what becomes of the defaults: cells of ours that other constants have made do not count."""
-    return hashlib.sha256(json.dumps(effective(), sort_keys=True).encode()).hexdigest()[:8]
 
 
 def forget(path: Path, names: Sequence[str], gone: Collection[Sequence[Any]]) -> None:
@@ -130,14 +52,6 @@ def forget(path: Path, names: Sequence[str], gone: Collection[Sequence[Any]]) ->
     rows = [row for row in stored.get("rows", []) if tuple(row[name] for name in names) not in gone]
     if len(rows) < len(stored.get("rows", [])):
         write_text(path, json.dumps({**stored, "rows": rows}, indent=1) + "\n")
-
-
-def changed_defaults(stored: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """By name, what the table was made with and what there is now. An option that was added changes no run."""
-    now = present_defaults()
-    pairs = {name: (stored[name], now[name]) for name in ("schema", "effective")}
-    pairs |= {name: (value, now["defaults"].get(name, "gone")) for name, value in stored["defaults"].items()}
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def row(cell: Mapping[str, Any]) -> dict[str, Any]:

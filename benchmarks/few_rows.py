@@ -36,7 +36,7 @@ from sklearn import datasets
 from torch import Tensor
 
 import posterity as pt
-from defaults_report import present_defaults
+from defaults_rules import present_defaults
 from posterity.core.randomness import derive
 from posterity.likelihoods import RealPrediction
 from posterity.models import mlp

@@ -22,7 +22,8 @@ from typing import Any
 
 import torch
 
-from defaults_report import effective, forget, present_defaults, rules
+from defaults_report import forget
+from defaults_rules import effective, present_defaults, rules
 from posterity.data.uci import SETS
 from posterity.experiments import Record, Run
 from posterity.experiments.uci_study import PUBLISHED, SHOWN, split_runs, standard_error, study_splits

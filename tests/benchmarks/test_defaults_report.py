@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 import defaults_report as report
+import defaults_rules
 from defaults_verdicts import Cells, compared, count, difference, not_worse, verdicts
 
 SEEDS = (0, 1, 2)
@@ -152,7 +153,7 @@ def stored():
     ]
     methods = {"plain": "p", "map": "m", "ours": "o", "ours-laplace": "l"}
     known = {"versions": {"torch": "1"}, "tasks": tasks, "methods": methods, "left_out": {"ours-laplace": "none"}}
-    return {**report.present_defaults(), **known, "rows": cells}
+    return {**defaults_rules.present_defaults(), **known, "rows": cells}
 
 
 def test_the_verdicts_by_hand(stored):
@@ -201,7 +202,7 @@ def test_files_are_written_and_read_again(stored, tmp_path):
     again = json.loads((tmp_path / "defaults.json").read_text(encoding="utf-8"))
     assert again == stored
     assert (tmp_path / "defaults.md").read_text(encoding="utf-8") == made == report.page(again)
-    assert report.changed_defaults(again) == {}
+    assert defaults_rules.changed_defaults(again) == {}
 
 
 def test_changed_defaults_are_found(stored):
@@ -209,8 +210,8 @@ def test_changed_defaults_are_found(stored):
     older |= {"rho": -3.0, "was": 1}
     now = stored["defaults"]["rho"]
     expected = {"rho": (-3.0, now), "was": (1, "gone"), "effective": ({}, stored["effective"])}
-    assert report.changed_defaults({**stored, "defaults": older, "effective": {}}) == expected
-    assert set(report.changed_defaults({**stored, "schema": 0})) == {"schema"}
+    assert defaults_rules.changed_defaults({**stored, "defaults": older, "effective": {}}) == expected
+    assert set(defaults_rules.changed_defaults({**stored, "schema": 0})) == {"schema"}
 
 
 def test_a_cell_is_stored_in_short():

@@ -9,7 +9,7 @@ import defaults_report
 import few_rows
 import quality_page
 import uci
-from defaults_report import changed_defaults
+from defaults_rules import changed_defaults
 
 PAGES = {page.NAME: page for page in (defaults_report, few_rows, quality_page, uci)}
 
