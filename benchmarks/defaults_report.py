@@ -206,6 +206,14 @@ def worse(cells: Cells, task: str) -> str:
     return "; ".join(parts + ([f"nll than that of {', '.join(behind)}"] if behind else []))
 
 
+def times_of_plain(cells: Cells) -> list[str]:
+    """How long a training of ours takes, in those of plain: medians over the seeds, where all are there."""
+    both = {task: [cells.values(task, method, "seconds") for method in (OURS, PLAIN)] for task in cells.tasks}
+    found = {t: statistics.median(a) / statistics.median(b) for t, (a, b) in both.items() if a and b and all(b)}
+    told = ", ".join(f"{task} {ratio:.1f}" for task, ratio in found.items())
+    return [f"- a training takes, in those of plain: {told}"] if told else []
+
+
 def page(stored: Mapping[str, Any]) -> str:
     """The whole page."""
     cells = Cells(stored["tasks"], stored["rows"])
@@ -220,6 +228,7 @@ def page(stored: Mapping[str, Any]) -> str:
     lines += ["", "## Where ours is worse", ""]
     found = {task: worse(cells, task) for task in cells.tasks}
     lines += [f"- {task}: {text}" for task, text in found.items() if text] or ["Nowhere, of what is there."]
+    lines += times_of_plain(cells)
     absent = [task for task in cells.tasks if not cells.here(task, OURS)]
     lines += ["", f"Ours is missing on {', '.join(absent)}."] if absent else []
     versions = ", ".join(f"{name} {version}" for name, version in stored["versions"].items())

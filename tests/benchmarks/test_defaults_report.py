@@ -197,6 +197,16 @@ def test_it_is_said_where_ours_is_worse(stored):
     )
 
 
+def test_how_much_longer_ours_takes_is_said(stored):
+    """By medians: a training that was interrupted does not count."""
+    ours = [row for row in stored["rows"] if (row["task"], row["method"]) == ("uci-wine", "ours")]
+    for row, seconds in zip(ours, (2.5, 2.4, 90.0), strict=True):
+        row["seconds"] = seconds
+    assert "- a training takes, in those of plain: mnist-lenet5 1.0, uci-wine 2.5\n" in report.page(stored)
+    stored["rows"].remove(ours[0])
+    assert "in those of plain: mnist-lenet5 1.0\n" in report.page(stored)
+
+
 def test_files_are_written_and_read_again(stored, tmp_path):
     made = report.write(stored, tmp_path)
     again = json.loads((tmp_path / "defaults.json").read_text(encoding="utf-8"))
