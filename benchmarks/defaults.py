@@ -96,8 +96,9 @@ def restore(args: argparse.Namespace, name: str = NAME) -> None:
         if own and not finished(cell, method):
             keep(cell, method, {**cell_of(row), "versions": table["versions"]})
             made += 1
-        if "rate" in row and row.get("epochs") == cell.epochs:
-            keep_rate(cell, row["rate"], METHODS[method].rates)
+        trials = METHODS[method].rates
+        if "rate" in row and row.get("epochs") == cell.epochs and trials is not None:
+            keep_rate(cell, row["rate"], trials)
     print(f"{made} cells of {name}.json made again", file=sys.stderr)
 
 

@@ -82,7 +82,8 @@ class Method:
 
     Of ours: the `run` that its cells belong to, and the numbers that can be made again (`repeats`) of a first seed's
     cell with its scores. `lacks` says why it is left out. It may know `classes` alone. A `peer` is a method of
-    `quality.py`, and of `defaults.py` where it is asked for by name. `rates` names the trials that its rate is from.
+    `quality.py`, and of `defaults.py` where it is asked for by name. `rates` names the trials that its rate is from;
+    None: its authors'.
     """
 
     about: str
@@ -93,7 +94,7 @@ class Method:
     lacks: str = ""
     classes: bool = False
     peer: bool = False
-    rates: str = ""
+    rates: str | None = ""
 
 
 NO_ENSEMBLE = "" if "ensemble" in Run.model_fields else "this version's `Run` has no field ensemble"
@@ -128,6 +129,7 @@ METHODS = {
         2.5,
         classes=True,
         peer=True,
+        rates=None,
     ),
     "torch_blue": Method(
         "mean-field as in its quick start: Adam 0.001, KL at the sampled weights / number of data, prior N(0, 1), 32 "
@@ -138,6 +140,7 @@ METHODS = {
         3.0,
         classes=True,
         peer=True,
+        rates=None,
     ),
     "swag": Method(
         "SGD with momentum 0.9, weight decay 0.0003, the best first rate of 0.01, 0.03, 0.1 (as of plain), a tenth of "

@@ -12,8 +12,9 @@ import defaults
 import prediction_time
 import quality
 import quality_page as page_of
-from defaults_baselines import Cell
+from defaults_baselines import Cell, chosen_path
 from defaults_methods import METHODS
+from defaults_swag import TRIALS
 from defaults_tasks import TASKS, Task, score
 from defaults_training import with_dropout
 from defaults_verdicts import Cells
@@ -113,6 +114,19 @@ def test_cells_of_the_table_of_defaults_are_taken(monkeypatch, tmp_path):
     assert found["rows"][1]["repeats"] == repeats
     assert found["versions"] == {"torch": "1"}
     assert list(found["methods"]) == [name for name in METHODS if name in quality.COMPARED]
+
+
+def test_the_rate_of_authors_is_not_the_one_that_was_chosen_for_the_task(monkeypatch, tmp_path):
+    """Those of plain, SWAG and Muon are."""
+    task = TASKS["mnist-lenet5"]
+    rates = {"plain": 0.003, "bayesian-torch": 0.001, "swag": 0.03}
+    head = {"task": task.name, "seed": 0, "epochs": task.epochs, "nll": 0.02, "seconds": 90.0}
+    rows = [{**head, "method": name, "rate": rate} for name, rate in rates.items()]
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "quality.json").write_text(json.dumps({"versions": {}, "rows": rows}))
+    called(monkeypatch, tmp_path, "table", "--tasks", task.name, "--seeds", "0")
+    cell = Cell(task, 0, task.epochs, tmp_path / "cells" / task.name)
+    assert [json.loads(chosen_path(cell, name).read_text())["rate"] for name in ("", TRIALS)] == [0.003, 0.03]
 
 
 def test_a_network_that_there_is_not_is_left_out_with_a_word(monkeypatch, tmp_path):
